@@ -12,8 +12,8 @@ import (
 
 // probes ask the sources that agents could not reach, until they answer, so that status
 // and metrics show since when a source is away. Brokers are asked by the guard anyway, and
-// folders that grow by their listing. What is left are files that were listed before: in a
-// bucket, or on a network file system.
+// folders that grow by their listing: what these have noted is left alone. What is left are
+// datasets of files that were listed before: in a bucket, or on a network file system.
 type probes struct {
 	open func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error)
 	srv  interface {
@@ -65,14 +65,16 @@ func (p *probes) run(ctx context.Context) {
 
 // until asks a source until it answers.
 func (p *probes) until(ctx context.Context, id uint32) {
-	for {
+	for asked := false; ; asked = true {
 		in := p.input(ctx, id)
 		if in == nil {
-			p.srv.SourceAnswered(id) // it is not asked any more
+			if asked {
+				p.srv.SourceAnswered(id) // it is not asked any more
+			}
 			return
 		}
 		err := ask(p.srv, id, func() error { return p.first(ctx, in.Spec) })
-		if ctx.Err() != nil || !isTemporary(err) {
+		if ctx.Err() != nil || !silent(err) {
 			return
 		}
 		p.log.Debug("the source does not answer", "dataset", in.Name, "error", err)
@@ -82,7 +84,7 @@ func (p *probes) until(ctx context.Context, id uint32) {
 	}
 }
 
-// input is the input of a dataset that is read, and that nobody else asks, or nil.
+// input is the only input of a dataset that is read, and that nobody else asks, or nil.
 func (p *probes) input(ctx context.Context, id uint32) *input {
 	all, err := p.srv.Datasets(ctx)
 	if err != nil {
@@ -92,10 +94,9 @@ func (p *probes) input(ctx context.Context, id uint32) *input {
 		if all[i].ID != id || all[i].State == "failed" || all[i].State == "done" {
 			continue
 		}
-		for _, in := range inputsOf(&all[i]) {
-			if in.Spec.Kind().Paths && !in.Spec.Live() {
-				return &in
-			}
+		// With a backfill the guard asks for the dataset, and it may be the broker that is away.
+		if in := inputsOf(&all[i]); len(in) == 1 && in[0].Spec.Kind().Paths && !in[0].Spec.Live() {
+			return &in[0]
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ const silentAgain = 2 * time.Second
 func ask(to asked, dataset uint32, question func() error) error {
 	to.SourceAsked(dataset)
 	err := question()
-	if isTemporary(err) || errors.Is(err, context.DeadlineExceeded) {
+	if silent(err) {
 		to.SourceSilent(dataset, err.Error())
 	} else {
 		to.SourceAnswered(dataset)
@@ -31,7 +31,8 @@ func ask(to asked, dataset uint32, question func() error) error {
 	return err
 }
 
-func isTemporary(err error) bool {
+// silent says whether an error means that the source did not answer.
+func silent(err error) bool {
 	_, temporary := errors.AsType[*sources.Temporary](err)
-	return temporary
+	return temporary || errors.Is(err, context.DeadlineExceeded)
 }

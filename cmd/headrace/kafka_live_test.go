@@ -130,7 +130,7 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 		t.Fatal(err)
 	}
 	produced.partitions.Store(4)
-	trainers["b"].until("4 partitions", func() bool {
+	master.until("4 partitions", func() bool {
 		return strings.Contains(w.ok("dataset", "describe", "events"), "events/3") || strings.Contains(master.err.String(), `partitions=2 "known before"=2`)
 	})
 	more("the growth", 2000)

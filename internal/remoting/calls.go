@@ -149,15 +149,15 @@ func (c *Client) SetConfig(ctx context.Context, addr string, set map[string]stri
 }
 
 // Runtime is what a broker says about its state. In its first second a broker has counted
-// nothing yet, and fails at the question; then it is asked again.
+// nothing yet, and fails at the question; then it is asked again, for some seconds.
 func (c *Client) Runtime(ctx context.Context, addr string) (map[string]string, error) {
-	for {
+	for tries := 1; ; tries++ {
 		a, err := c.Call(ctx, addr, &Command{Code: codeRuntime})
 		if err == nil {
 			return table(a.Body)
 		}
 		// StoreStatsService.getLast() of 5.3.3: its lists are empty until they are first filled.
-		if e, ok := errors.AsType[*Error](err); !ok || e.Code != SystemError || !strings.Contains(e.Remark, "NoSuchElementException") {
+		if e, ok := errors.AsType[*Error](err); tries == runtimeTries || !ok || e.Code != SystemError || !strings.Contains(e.Remark, "NoSuchElementException") {
 			return nil, err
 		}
 		select {
@@ -168,7 +168,10 @@ func (c *Client) Runtime(ctx context.Context, addr string) (map[string]string, e
 	}
 }
 
-const runtimeAgainAfter = 50 * time.Millisecond
+const (
+	runtimeAgainAfter = 50 * time.Millisecond
+	runtimeTries      = 100
+)
 
 func properties(text string) map[string]string {
 	all := map[string]string{}

@@ -30,8 +30,17 @@ func TestABrokerThatHasCountedNothingYetIsAskedAgain(t *testing.T) {
 		t.Fatalf("another failure: %v after %d questions", err, asked.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Runtime(ctx, addr); err == nil {
+	never := server(t, func(c Command) *Command {
+		cancel() // while it is asked
+		a := answer(c, nil)
+		a.Code, a.Remark = SystemError, "java.util.NoSuchElementException"
+		return a
+	})
+	if _, err := c.Runtime(ctx, never); err == nil {
 		t.Fatal("answered after its context had ended")
+	}
+	asked.Store(-1000) // it never counts anything
+	if _, err := c.Runtime(t.Context(), addr); CodeOf(err) != SystemError || asked.Load() != runtimeTries-1000 {
+		t.Fatalf("%v after %d questions", err, asked.Load()+1000)
 	}
 }

@@ -23,8 +23,8 @@ var (
 	ErrChanged  = errors.New("another object is in its place")
 	// ErrPassing: the storage was not reached or is busy; later the same may work.
 	ErrPassing = errors.New("storage: try again later")
-	// ErrAway is an ErrPassing: nobody answered, or only a proxy did. So nothing is known of
-	// the object.
+	// ErrAway is an ErrPassing: nobody was there, or only a proxy. So nothing is known of the
+	// object.
 	ErrAway error = away{}
 )
 

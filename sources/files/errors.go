@@ -19,10 +19,10 @@ const retryAfter = time.Second
 var (
 	passing = []error{
 		syscall.EAGAIN, syscall.EINTR, syscall.EIO, syscall.ENOMEM, syscall.ENOBUFS,
-		syscall.EMFILE, syscall.ENFILE, syscall.EBUSY, syscall.ESTALE,
+		syscall.EMFILE, syscall.ENFILE, syscall.EBUSY, syscall.ESTALE, syscall.ECONNRESET,
 	}
 	away = []error{
-		storage.ErrAway, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		storage.ErrAway, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.ECONNREFUSED,
 		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN,
 	}
 )

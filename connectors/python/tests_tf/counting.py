@@ -102,6 +102,20 @@ def evaluate(args: argparse.Namespace, trainable: Any, input_fn: Any) -> None:
     print("ended well", flush=True)
 
 
+def fail_in_memory(every: int) -> None:
+    """Each so many saves in memory fail."""
+    from headrace._flash import Flash
+
+    complete, saves = Flash.complete, iter(range(1, 1 << 30))
+
+    def failing(self: Any, *args: Any) -> str:
+        if next(saves) % every == 0:
+            raise OSError("no room, says the test")
+        return complete(self, *args)
+
+    Flash.complete = failing  # type: ignore[method-assign]
+
+
 class Begins(tf.compat.v1.train.SessionRunHook):
     """Prints where a session begins."""
 
@@ -125,6 +139,8 @@ def main() -> None:
     args = parser.parse_args()
     if os.environ.get("KILL"):
         kill_when_told()
+    if os.environ.get("FAIL_IN_MEMORY"):
+        fail_in_memory(int(os.environ["FAIL_IN_MEMORY"]))
     trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)
 
     def input_fn() -> tf.data.Dataset:

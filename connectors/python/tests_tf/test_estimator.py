@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
 import tensorflow as tf
+from headrace.tensorflow import _variables
 
 N = 2000  # 100 batches of 20
 HERE = Path(__file__).parent
@@ -210,6 +211,27 @@ def test_what_headrace_run_has_written_from_memory_is_gone_back_to(
     assert begun in ([("18", "storage")], [("19", "storage")], [("20", "storage")]), text
     assert '"records": 2000, "wrong": 0' in text
     assert not written.exists()  # TensorFlow's own checkpoint at the end is newer
+
+
+def test_a_save_in_memory_that_fails_costs_no_other_save(work: Any, slots: Path) -> None:
+    """Also none to storage, each tenth step and at the end, which the save before it has failed."""
+    done = ended(start(work, "--memory-every", "1", HEADRACE_MEMORY_DIR=str(slots), FAIL_IN_MEMORY="1"))
+    assert done | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
+    assert len(check_bound(work)) == 3
+
+
+def test_variables_that_begin_with_one_tensor_keep_their_own_values() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        first = tf.random.uniform([3])
+        for use_resource in (False, True):
+            a, b = (tf.compat.v1.Variable(first, use_resource=use_resource) for _ in range(2))
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run([tf.compat.v1.assign(a, [1.0, 2, 3]), tf.compat.v1.assign(b, [4.0, 5, 6])])
+            state = _variables.values(session)
+            session.run(tf.compat.v1.global_variables_initializer())
+            _variables.assign(session, state, "the test's state")
+            assert session.run([a, b])[0].tolist() == [1, 2, 3]
+            assert session.run([a, b])[1].tolist() == [4, 5, 6]
 
 
 def test_memory_every_is_checked(work: Any) -> None:

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
 	"go.uber.org/goleak"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
@@ -184,6 +185,40 @@ func TestABusyServiceIsAskedAgainAFewTimes(t *testing.T) {
 	_, err := b.Head(t.Context(), "k")
 	if !errors.Is(err, storage.ErrAway) || !errors.Is(err, storage.ErrPassing) || asked.Load() != tries {
 		t.Fatalf("%v after %d tries", err, asked.Load())
+	}
+}
+
+// Only where nobody is there, or a proxy answers, nothing is known of the object: a dataset
+// waits for ever then.
+func TestABusyServiceIsNotAway(t *testing.T) {
+	c := config()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Endpoint = "http://" + l.Addr().String()
+	if err := l.Close(); err != nil { // nobody is there
+		t.Fatal(err)
+	}
+	b := open(t, c)
+	if _, err := b.Head(t.Context(), "k"); !errors.Is(err, storage.ErrAway) {
+		t.Errorf("nobody is there: %v", err)
+	}
+	for _, e := range []struct {
+		err  error
+		away bool
+	}{
+		{minio.ErrorResponse{StatusCode: 503, Code: "SlowDown"}, false},
+		{minio.ErrorResponse{StatusCode: 503, Code: "ServiceUnavailable"}, false},
+		{minio.ErrorResponse{StatusCode: 503, Code: "503 Service Unavailable"}, true},
+		{minio.ErrorResponse{StatusCode: 502}, true},
+		{minio.ErrorResponse{StatusCode: 504}, true},
+		{minio.ErrorResponse{StatusCode: 500, Code: "InternalError"}, false},
+		{io.ErrUnexpectedEOF, false}, // an answer that breaks off
+	} {
+		if err := b.failed(t.Context(), "k", e.err); errors.Is(err, storage.ErrAway) != e.away || !errors.Is(err, storage.ErrPassing) {
+			t.Errorf("%v: %v, away %v", e.err, err, !e.away)
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 		return fmt.Errorf("%s: %w", where, storage.ErrNotFound)
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.Code == minio.PreconditionFailed:
 		return fmt.Errorf("%s: %w", where, errPrecondition)
-	case answer.StatusCode == http.StatusBadGateway, answer.StatusCode == http.StatusServiceUnavailable, answer.StatusCode == http.StatusGatewayTimeout:
-		return fmt.Errorf("%s: %w: the service is busy or away: %s", where, storage.ErrAway, said(answer))
+	case ofProxy(answer):
+		return fmt.Errorf("%s: %w: a proxy answers for the service: %s", where, storage.ErrAway, said(answer))
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.Code == "SlowDown", answer.Code == "RequestTimeout":
 		return fmt.Errorf("%s: %w: the service is busy or broken: %s", where, storage.ErrPassing, said(answer))
 	}
@@ -124,7 +124,19 @@ func orUnset(region string) string {
 	return region
 }
 
-// unreached: no answer came.
+// ofProxy says whether a proxy has answered that the service is away. An answer of the
+// service has a code of its own (SlowDown), and not the status of the answer.
+func ofProxy(r minio.ErrorResponse) bool {
+	switch r.StatusCode {
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return true
+	case http.StatusServiceUnavailable:
+		return r.Code == "" || strings.HasPrefix(r.Code, "503")
+	}
+	return false
+}
+
+// unreached: no answer came, or not all of it.
 func (b *Bucket) unreached(err error) error {
 	var name *net.DNSError
 	switch text := err.Error(); {
@@ -134,9 +146,17 @@ func (b *Bucket) unreached(err error) error {
 		return fmt.Errorf("%s is not trusted: name the file of its authority as ca in the connection: %s", b.host, tail(text))
 	case strings.Contains(text, "HTTP response to HTTPS"):
 		return fmt.Errorf("%s speaks http and not https: write http:// in the endpoint", b.host)
-	default:
+	case dialed(err), strings.Contains(text, "awaiting response headers"):
 		return fmt.Errorf("%w: %s does not answer: %s", storage.ErrAway, b.host, tail(text))
+	default:
+		return fmt.Errorf("%w: %s does not answer: %s", storage.ErrPassing, b.host, tail(text))
 	}
+}
+
+// dialed says whether it was the connection that did not come about.
+func dialed(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // tail drops the URL that net/http begins its errors with: it may be signed.

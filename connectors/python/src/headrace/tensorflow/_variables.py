@@ -36,6 +36,18 @@ def assign(session: Any, state: Any, source: str) -> None:
             raise CheckpointError(
                 f"{source} is of another model: {name} has the shape {value.shape} there, and {variable.shape} here"
             )
-    # The graph is final: no op can be added. That of the first value takes any value.
-    feed = {v.initializer.inputs[1]: state[name] for name, v in variables.items()}
-    session.run([v.initializer for v in variables.values()], feed_dict=feed)
+    # The graph is final: no op can be added. That of the first value takes any value. Two
+    # variables may have one tensor as their first value: then each has a run of its own.
+    left = list(variables.items())
+    while left:
+        feed: dict[Any, Any] = {}
+        ops, later = [], []
+        for name, variable in left:
+            first = variable.initializer.inputs[1]
+            if first.ref() in feed:
+                later.append((name, variable))
+            else:
+                feed[first.ref()] = (first, state[name])
+                ops.append(variable.initializer)
+        session.run(ops, feed_dict=dict(feed.values()))
+        left = later

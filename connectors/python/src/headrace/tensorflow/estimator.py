@@ -276,6 +276,7 @@ class _Run:
         scaffold, checkpointer = self.scaffold, self.checkpointer
         assert scaffold is not None
         assert checkpointer is not None
+        self.hear()
         with checkpointer.exact() as cut:
             step = int(session.run(global_step))  # anew: others have trained until now
             for listener in listeners:
@@ -303,12 +304,29 @@ class _Run:
         if not every or step % every or step == self.saved:
             return
         assert checkpointer is not None
+        self.hear()
         try:
             checkpointer.save(step, lambda: _variables.values(session), storage=False)
-        except CheckpointError as error:
-            if self.trainer.control.fault is not None:
-                raise
-            log.warning("a checkpoint was not saved in memory; training goes on: %s", error)
+        except (CheckpointError, OSError) as error:
+            self._not_in_memory(error)
+
+    def hear(self) -> None:
+        """Waits for the save in memory that is under way. One that failed is logged, and costs no
+        other save."""
+        checkpointer = self.checkpointer
+        assert checkpointer is not None
+        if not self.owner.memory_every:
+            return
+        try:
+            checkpointer._finish(storage=False)
+            checkpointer._raise_unseen()
+        except (CheckpointError, OSError) as error:
+            self._not_in_memory(error)
+
+    def _not_in_memory(self, error: Exception) -> None:
+        if self.trainer.control.fault is not None:
+            raise error
+        log.warning("a checkpoint was not saved in memory; training goes on: %s", error)
 
     def now(self, global_step: int) -> int:
         """What `saved` would be of a checkpoint of now."""
