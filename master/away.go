@@ -11,9 +11,9 @@ import (
 )
 
 // probes ask the sources that agents could not reach, until they answer, so that status
-// and metrics show since when a source is away. Brokers are asked by the guard anyway, and
-// folders that grow by their listing: what these have noted is left alone. What is left are
-// datasets of files that were listed before: in a bucket, or on a network file system.
+// and metrics show since when a source is away. They ask for datasets of files that are
+// listed: in a bucket, or on a network file system. The guard asks the brokers anyway, and
+// the listing of a folder that grows asks for it. Probes do not touch what these have noted.
 type probes struct {
 	open func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error)
 	srv  interface {

@@ -293,7 +293,7 @@ def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
     assert whole in text, text
 
 
-# Two ranks of DDP. What all ranks have seen in a round is added up, so the sums are the same on both.
+# Two ranks of DDP. Each adds up the rows that both saw in a round, so both have the same sums.
 LIGHTNING_DDP = (
     LIGHTNING_MEMORY.replace(
         "self.sums += torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])",
