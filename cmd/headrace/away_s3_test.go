@@ -12,25 +12,12 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
-
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // A bucket is away longer than a try to read lasts. The dataset, which has an end, waits,
 // says so, and goes on by itself.
 func TestADatasetOnS3WaitsForItsBucketWithoutAnEnd(t *testing.T) {
-	server, err := testbroker.StartS3(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := server.Bucket("lake"); err != nil {
-		t.Fatal(err)
-	}
+	server := lake(t)
 	u, err := url.Parse(server.Endpoint())
 	if err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// The chunks of pushed records lie in a bucket, so a master that has lost its state folder
-// restores on both sides of the transition and goes on with what was pushed.
-func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecordsOnS3(t *testing.T) {
+// lake is a real S3 server with the bucket lake.
+func lake(t *testing.T) *testbroker.S3 {
+	t.Helper()
 	server, err := testbroker.StartS3(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +23,13 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecordsOnS3(t *testing
 	if err := server.Bucket("lake"); err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+// The chunks of pushed records lie in a bucket, so a master that has lost its state folder
+// restores on both sides of the transition and goes on with what was pushed.
+func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecordsOnS3(t *testing.T) {
+	server := lake(t)
 	w := newWorld(t)
 	w.env = append(append(w.env, server.Environment()...), "HEADRACE_LANDING_STORAGE=s3://lake/landing")
 	w.readsFilesAndGoesOnInPushedRecords(false)
