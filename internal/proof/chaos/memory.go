@@ -188,22 +188,29 @@ func (t *trouble) flip(ctx context.Context) bool {
 	t.kill(ctx, v)
 	t.mu.Lock() // nobody is started meanwhile
 	defer t.mu.Unlock()
-	<-v.p.Done
-	path, at, err := t.flipNewest(v)
+	t.flipIn(v.life.rank)
+	return true
+}
+
+// flipIn: the rank may run again since it was killed, and then it has compared the slot's
+// checksum and reads it. So its process ends here. t.mu is held.
+func (t *trouble) flipIn(rank int) {
+	t.end(rank)
+	agent := t.seats[rank].life.agent
+	path, at, err := t.flipNewest(rank, agent)
 	if err != nil {
 		t.wrong = append(t.wrong, err.Error())
 	}
 	if path != "" {
 		t.flips++
-		t.disturbMemory(v.life.rank, v.agent)
+		t.disturbMemory(rank, agent)
 		t.tell("flip a bit of byte %d of %s", at, path)
 	}
-	return true
 }
 
 // flipNewest gives "" if the rank has no complete slot.
-func (t *trouble) flipNewest(v target) (path string, at int64, err error) {
-	slots, err := filepath.Glob(filepath.Join(t.nodeDir(v.agent), "headrace-*", "*", fmt.Sprintf("rank-%d-slot-[0-9]", v.life.rank)))
+func (t *trouble) flipNewest(rank, agent int) (path string, at int64, err error) {
+	slots, err := filepath.Glob(filepath.Join(t.nodeDir(agent), "headrace-*", "*", fmt.Sprintf("rank-%d-slot-[0-9]", rank)))
 	if err != nil {
 		return "", 0, err
 	}

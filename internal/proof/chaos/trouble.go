@@ -215,12 +215,7 @@ func (t *trouble) damage(ctx context.Context) bool {
 	if t.o.Model == "replicated" {
 		rank = -1
 	}
-	for _, s := range t.seats {
-		if rank < 0 || s.life.rank == rank {
-			s.p.Signal(syscall.SIGKILL)
-			<-s.p.Done
-		}
-	}
+	t.end(rank)
 	t.disturbMemory(rank, -1)
 	path, err := t.cutShort(rank)
 	if err != nil {
@@ -231,6 +226,17 @@ func (t *trouble) damage(ctx context.Context) bool {
 		t.tell("damage %s", filepath.Base(filepath.Dir(path)))
 	}
 	return true
+}
+
+// end kills the process of a rank, or with -1 those of all, whichever runs now, and waits
+// for its end. t.mu is held.
+func (t *trouble) end(rank int) {
+	for _, s := range t.seats {
+		if rank < 0 || s.rank == rank {
+			s.p.Signal(syscall.SIGKILL)
+			<-s.p.Done
+		}
+	}
 }
 
 // freeze stops a process for a while, often for longer than its session lives.

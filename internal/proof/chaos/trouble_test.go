@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/proof/child"
 )
 
 // states answers with a state for each dataset, and notes which are resumed.
@@ -37,5 +38,22 @@ func TestADatasetThatWasPausedAndIsDoneIsResumedToo(t *testing.T) {
 	}
 	if want := []string{"a", "b"}; !slices.Equal(s.resumed, want) {
 		t.Errorf("resumed: %q, want %q", s.resumed, want)
+	}
+}
+
+func TestNobodyReadsASlotWhoseBitIsFlipped(t *testing.T) {
+	again, err := child.Start(t.TempDir(), "trainer-0", nil, "sleep", "1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop(0)
+	c := &crew{seats: []*seat{{rank: 0, p: again, life: &life{rank: 0}}}}
+	c.nodes.root = t.TempDir()
+	tr := &trouble{crew: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tr.flipIn(0) // its process before was killed, and this one is started since
+	if !again.Ended() {
+		t.Error("the process of the rank runs, and may read the slot")
 	}
 }
