@@ -126,12 +126,13 @@ func (f *following) join(ctx context.Context) error {
 		j.Joined(came)
 	}
 	parts := newPartitions(f.src, came)
-	for i, id := range came {
-		if f.spec.Kind().Pushed {
-			break // transactions bring them
-		}
-		if parts[i].Segments, err = f.src.Segments(ctx, id, -1, f.atOnce()); err != nil {
+	if !f.spec.Kind().Pushed { // there transactions bring them
+		segs, err := sources.FirstSegments(ctx, f.src, came, f.atOnce())
+		if err != nil {
 			return err
+		}
+		for i := range parts {
+			parts[i].Segments = segs[i]
 		}
 	}
 	if err := f.srv.Join(ctx, f.id, parts); err != nil {

@@ -8,6 +8,7 @@
 //	sources.go   Source, Cursor, Batch, and where records are
 //	columns.go   records that are rows of columns
 //	kind.go      what a kind of source can do
+//	first.go     the first segments of many partitions
 //	keeper.go    how far a record is from being deleted at its source
 //	errors.go    kinds of errors
 package sources

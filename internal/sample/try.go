@@ -35,12 +35,12 @@ func Try(ctx context.Context, spec *dataset.Spec, src sources.Source) error {
 // checkFirst looks at the first segment of each partition. That shows an offset that
 // is not there, and a first line or a path without what the spec names.
 func checkFirst(ctx context.Context, src sources.Source, parts []sources.PartitionID, spec *dataset.Spec, dec *decode.Decoder) error {
-	for _, p := range parts {
-		segs, err := src.Segments(ctx, p, -1, 1)
-		if err != nil {
-			return err
-		}
-		for _, s := range segs {
+	all, err := sources.FirstSegments(ctx, src, parts, 1)
+	if err != nil {
+		return err
+	}
+	for i, p := range parts {
+		for _, s := range all[i] {
 			if err := dec.In(s.Name); err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
