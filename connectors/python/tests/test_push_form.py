@@ -18,6 +18,10 @@ def unhex(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
+def raw_of(chunk: bytes) -> bytes:
+    return zlib.decompress(chunk[28:]) if chunk[4] else chunk[28:]
+
+
 @pytest.mark.parametrize("vector", VECTORS["keys"], ids=lambda v: str(bytes.fromhex(v["record_hex"])))
 def test_a_record_has_the_key_and_the_partition_that_the_master_sees(vector: dict[str, Any]) -> None:
     record = bytes.fromhex(vector["record_hex"])
@@ -35,7 +39,22 @@ def test_a_record_is_the_bytes_that_the_master_reads(vector: dict[str, Any]) -> 
     b = Builder()
     headers = [(bytes.fromhex(n).decode(), bytes.fromhex(v)) for n, v in vector["headers_hex"]]
     b.add(unhex(vector["key_hex"]), unhex(vector["value_hex"]), vector["time"], headers)
-    assert bytes(b.raw).hex() == vector["raw_hex"]
+    assert raw_of(b.seal()).hex() == vector["raw_hex"]
+
+
+def test_records_that_are_only_a_value_have_the_same_form_and_their_place_among_the_others() -> None:
+    values = [b"v" * n for n in (0, 1, 127, 128, 5, 127, 16_383, 16_384, 2_097_152)]
+    short, long = Builder(), Builder()
+    for i, value in enumerate(values):
+        short.plain(value)
+        long.add(None, value, 0, [])
+        if i % 3 == 1:
+            for b in short, long:
+                b.add(b"k", value, 1_700_000_000_000, [("h", b"x")])
+        assert short.size >= long.size
+    assert short.records == long.records == len(values) + 3
+    assert short.seal() == long.seal()
+    assert short.seal() == Builder().seal()
 
 
 @pytest.mark.parametrize(("value", "codec"), [(b"x" * 1000, 2), (bytes(range(64)), 0)])
@@ -43,10 +62,9 @@ def test_a_chunk_is_compressed_where_that_makes_it_smaller(value: bytes, codec: 
     b = Builder()
     b.add(None, value, 0, [])
     chunk = b.seal()
-    assert (b.records, len(b.raw), chunk[:4], chunk[4]) == (0, 0, b"HRC1", codec)
+    assert (b.records, b.size, chunk[:4], chunk[4]) == (0, 0, b"HRC1", codec)
     assert int.from_bytes(chunk[24:28], "little") == zlib.crc32(chunk[:24])
-    body = zlib.decompress(chunk[28:]) if codec else chunk[28:]
-    assert body.endswith(value)
+    assert raw_of(chunk).endswith(value)
 
 
 def test_values_become_bytes() -> None:

@@ -7,11 +7,13 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable
+from itertools import chain
 from typing import NoReturn
 
 _HEADER = struct.Struct("<4sB3xIIII")  # magic, codec, records, raw, body, sum of the body
 _NONE, _ZLIB = 0, 2
 _KEY, _NULL, _TIME, _HEADERS = 1, 2, 4, 8
+_MOST_BEFORE = 6  # bytes before the value of a plain record: flags, and its length
 _LEVEL = 1  # of zlib: the network is faster than a better one
 
 Header = tuple[str, bytes]
@@ -21,11 +23,20 @@ class Builder:
     """Gathers the records of one chunk."""
 
     def __init__(self) -> None:
-        self.raw = bytearray()
+        self.size = 0  #: bytes of the records; by some bytes a record too many
         self.records = 0
+        self._raw = bytearray()
+        self._plain: list[bytes] = []  # values without anything else, which follow the records in raw
+
+    def plain(self, value: bytes) -> None:
+        """Adds a record that has only a value. It is put into its form when all of them are."""
+        self._plain.append(value)
+        self.size += len(value) + _MOST_BEFORE
+        self.records += 1
 
     def add(self, key: bytes | None, value: bytes | None, time: int, headers: Iterable[Header]) -> None:
-        raw, at = self.raw, len(self.raw)
+        self._form()
+        raw, at = self._raw, len(self._raw)
         raw.append(0)
         flags = 0
         if key is not None:
@@ -46,12 +57,21 @@ class Builder:
         else:
             _put(raw, value)
         raw[at] = flags
+        self.size += len(raw) - at
         self.records += 1
+
+    def _form(self) -> None:
+        """Puts the plain values into the form of records: no flags, the length, the value."""
+        values, lengths = self._plain, list(map(len, self._plain))
+        before = {n: bytes(_uvarint(bytearray(1), n)) for n in set(lengths)}
+        self._raw += b"".join(chain.from_iterable(zip(map(before.__getitem__, lengths), values)))
+        values.clear()
 
     def seal(self) -> bytes:
         """The chunk of what was added. The builder is empty then."""
-        raw, records = bytes(self.raw), self.records
-        self.raw, self.records = bytearray(), 0
+        self._form()
+        raw, records = bytes(self._raw), self.records
+        self._raw, self.records, self.size = bytearray(), 0, 0
         body, codec = zlib.compress(raw, _LEVEL), _ZLIB
         if len(body) >= len(raw):
             body, codec = raw, _NONE
@@ -64,11 +84,12 @@ def partition_of(key: bytes | None, partitions: int, rest: int) -> int:
     return (rest if key is None else zlib.crc32(key)) % partitions
 
 
-def _uvarint(out: bytearray, n: int) -> None:
+def _uvarint(out: bytearray, n: int) -> bytearray:
     while n > 0x7F:
         out.append(n & 0x7F | 0x80)
         n >>= 7
     out.append(n)
+    return out
 
 
 def _put(out: bytearray, data: bytes) -> None:

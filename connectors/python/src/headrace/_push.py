@@ -261,10 +261,13 @@ class Transaction:
         key: records with the same key stay in order; without one, the field of the spec's
         ``landing.key`` is taken. time: ms since 1970. headers: names and values beside it.
         """
-        if self._told is None:
-            self._told = self._pusher._now()
-            self._builders = [Builder() for _ in range(self._told.partitions)]
         told = self._told
+        if told is None:
+            told = self._told = self._pusher._now()
+            self._builders = [Builder() for _ in range(told.partitions)]
+        if type(value) is bytes and key is None and not (time or headers or told.key) and len(value) <= told.max_record:
+            self._plain(told, value)  # the short way of most records
+            return
         try:
             data = _bytes_of(value)
             if data is not None and len(data) > told.max_record:
@@ -279,15 +282,30 @@ class Transaction:
             fields: list[Header] = list(headers)
         except (TypeError, ValueError) as error:
             raise type(error)(f"record {self.records} of transaction {self.id!r}: {error}") from None
+        if data is not None and key is None and not time and not fields:
+            self._plain(told, data)
+            return
         part = partition_of(key, len(self._builders), self._rest)
         builder = self._builders[part]
         more = len(data or b"") + len(key or b"") + sum(len(n) + len(v) + 20 for n, v in fields) + 64
-        if len(builder.raw) + more > told.max_chunk_bytes:
+        if builder.size + more > told.max_chunk_bytes:
             self._send(part)
             builder = self._builders[part]
         builder.add(key, data, time, fields)
         self.records += 1
-        if len(builder.raw) >= told.chunk_bytes:
+        if builder.size >= told.chunk_bytes:
+            self._send(part)
+
+    def _plain(self, told: _Told, value: bytes) -> None:
+        part = self._rest % told.partitions
+        builder = self._builders[part]
+        if builder.size + len(value) + 64 > told.max_chunk_bytes:
+            self._send(part)
+            part = self._rest % told.partitions
+            builder = self._builders[part]
+        builder.plain(value)
+        self.records += 1
+        if builder.size >= told.chunk_bytes:
             self._send(part)
 
     def stage(self) -> list[str]:
