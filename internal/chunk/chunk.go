@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"bytes"
-	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -174,17 +174,45 @@ func inflate(h Header, body []byte) ([]byte, error) {
 		}
 		return raw, nil
 	case Zlib:
-		r, err := zlib.NewReader(bytes.NewReader(body))
-		if err != nil {
-			return nil, fmt.Errorf("zlib: %w", err)
-		}
-		raw, err := io.ReadAll(io.LimitReader(r, int64(h.Raw)+1))
+		raw, err := unzlib(body, h.Raw)
 		if err != nil {
 			return nil, fmt.Errorf("zlib: %w", err)
 		}
 		return raw, nil
 	}
 	return nil, fmt.Errorf("codec %d is not known to this version", h.Codec)
+}
+
+// zlibMost is how many times smaller zlib makes bytes at most, about. A header that says more
+// is not believed: no memory is taken for it.
+const zlibMost = 1100
+
+var unzlibers sync.Pool // zlib's readers: each has a window of 32 KiB and its tables
+
+// unzlib gives what size says, or if there is more, a byte more.
+func unzlib(body []byte, size int) (raw []byte, err error) {
+	in := bytes.NewReader(body)
+	r, _ := unzlibers.Get().(io.ReadCloser)
+	if r == nil {
+		r, err = zlib.NewReader(in)
+	} else {
+		err = r.(zlib.Resetter).Reset(in, nil)
+	}
+	if err != nil {
+		return nil, err // a reader that did not begin is dropped
+	}
+	defer unzlibers.Put(r)
+	raw = make([]byte, min(size, zlibMost*len(body))+1)
+	n := 0
+	for n < len(raw) && err == nil { // up to its end, where its checksum is compared
+		var k int
+		k, err = r.Read(raw[n:])
+		n += k
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	return raw[:n], nil
 }
 
 // Record is record i. Its slices are the chunk's: do not change them.

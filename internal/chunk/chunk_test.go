@@ -74,11 +74,7 @@ func TestAChunkOfAnotherWriterIsRead(t *testing.T) {
 	for _, codec := range []byte{None, Zlib} {
 		body := b.raw
 		if codec == Zlib {
-			var z bytes.Buffer
-			w := zlib.NewWriter(&z)
-			_, _ = w.Write(b.raw)
-			_ = w.Close()
-			body = z.Bytes()
+			body = zlibOf(b.raw)
 		}
 		c := header(codec, len(all), len(b.raw), body)
 		o, err := Open(c)
@@ -93,6 +89,14 @@ func TestAChunkOfAnotherWriterIsRead(t *testing.T) {
 			t.Errorf("codec %d: packed: %v, codec %d, %d bytes of %d", codec, err, p.Codec, len(packed), len(c))
 		}
 	}
+}
+
+func zlibOf(b []byte) []byte {
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return z.Bytes()
 }
 
 func header(codec byte, records, raw int, body []byte) []byte {
@@ -120,6 +124,9 @@ func TestADamagedChunkIsRefused(t *testing.T) {
 		}
 	}
 	raw := []byte{0, 1, 'x'}
+	zlibbed := zlibOf(raw)
+	wrongSum := bytes.Clone(zlibbed)
+	wrongSum[len(wrongSum)-1] ^= 1
 	for name, c := range map[string][]byte{
 		"more than it says":     header(None, 1, 3, []byte{0, 1, 'x', 0}),
 		"bytes after":           header(None, 1, 4, []byte{0, 1, 'x', 0}),
@@ -128,14 +135,23 @@ func TestADamagedChunkIsRefused(t *testing.T) {
 		"unknown flags":         header(None, 1, 3, []byte{16, 1, 'x'}),
 		"unknown codec":         header(7, 1, 3, raw),
 		"a bomb":                header(Zstd, 1, 100, encoder().EncodeAll(make([]byte, 1<<20), nil)),
+		"a bomb of zlib":        header(Zlib, 1, 100, zlibOf(make([]byte, 1<<20))),
+		"less than it says":     header(Zlib, 1, MaxBytes, zlibbed),
+		"no checksum of zlib":   header(Zlib, 1, 3, zlibbed[:len(zlibbed)-4]),
+		"half a checksum":       header(Zlib, 1, 3, zlibbed[:len(zlibbed)-2]),
+		"a wrong checksum":      header(Zlib, 1, 3, wrongSum),
+		"half of zlib":          header(Zlib, 1, 3, zlibbed[:5]),
+		"nothing of zlib":       header(Zlib, 1, 3, nil),
 		"more than is bearable": header(None, 1, MaxBytes+1, raw),
 	} {
 		if _, err := Open(c); err == nil {
 			t.Errorf("%s: it was opened", name)
 		}
 	}
-	if _, err := Open(header(None, 1, 3, raw)); err != nil {
-		t.Error(err)
+	for _, c := range [][]byte{header(None, 1, 3, raw), header(Zlib, 1, 3, zlibbed)} {
+		if _, err := Open(c); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
