@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from headrace._chunk import Builder, key_of, partition_of
+from headrace._master import Master, Target
 from headrace._push import _bytes_of
 
 VECTORS = json.loads((Path(__file__).parents[3] / "api" / "vectors" / "landing.json").read_text())
@@ -65,6 +66,18 @@ def test_a_chunk_is_compressed_where_that_makes_it_smaller(value: bytes, codec: 
     assert (b.records, b.size, chunk[:4], chunk[4]) == (0, 0, b"HRC1", codec)
     assert int.from_bytes(chunk[24:28], "little") == zlib.crc32(chunk[:24])
     assert raw_of(chunk).endswith(value)
+
+
+def test_a_chunk_for_a_master_on_this_machine_is_not_compressed() -> None:
+    b = Builder()
+    b.plain(b"x" * 1000)
+    chunk = b.seal(compress=False)
+    assert (chunk[4], raw_of(chunk)[-1000:]) == (0, b"x" * 1000)
+
+
+@pytest.mark.parametrize(("address", "near"), [("127.0.0.1:1", True), ("[::1]:1", True), ("10.1.2.3:1", False)])
+def test_a_master_is_near_on_loopback_only(address: str, near: bool) -> None:
+    assert Master(Target(address, "/nowhere")).near() is near
 
 
 def test_values_become_bytes() -> None:

@@ -67,14 +67,16 @@ class Builder:
         self._raw += b"".join(chain.from_iterable(zip(map(before.__getitem__, lengths), values)))
         values.clear()
 
-    def seal(self) -> bytes:
-        """The chunk of what was added. The builder is empty then."""
+    def seal(self, compress: bool = True) -> bytes:
+        """The chunk of what was added. The builder is empty then. What is not compressed the master compresses."""
         self._form()
         raw, records = bytes(self._raw), self.records
         self._raw, self.records, self.size = bytearray(), 0, 0
-        body, codec = zlib.compress(raw, _LEVEL), _ZLIB
-        if len(body) >= len(raw):
-            body, codec = raw, _NONE
+        body, codec = raw, _NONE
+        if compress:
+            packed = zlib.compress(raw, _LEVEL)
+            if len(packed) < len(raw):
+                body, codec = packed, _ZLIB
         head = _HEADER.pack(b"HRC1", codec, records, len(raw), len(body), zlib.crc32(body))
         return head + struct.pack("<I", zlib.crc32(head)) + body
 

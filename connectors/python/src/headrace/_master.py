@@ -220,6 +220,10 @@ class Master:
         self._closed = threading.Event()
         self._waits = _Waits()
 
+    def near(self) -> bool:
+        """The master is on this machine."""
+        return _loopback(_split(self.target.where())[0])
+
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         """The answer's JSON. It waits and asks again while the master is away or says "later".
 

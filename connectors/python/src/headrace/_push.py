@@ -90,6 +90,7 @@ class _Told:
     max_record: int
     key: str
     upload: Uploader | None  # None: chunks go to the master
+    compress: bool  # a master on this machine does that itself, and faster
     doubtful: bool = False  # a call has failed since
 
 
@@ -147,13 +148,15 @@ class Pusher:
 
     def _ask(self) -> _Told:
         layout = self._master.ask("GET", f"{self._path}/layout")["layout"]
+        upload = self._uploader(layout)
         return _Told(
             layout["partitions"],
             layout["chunk_bytes"],
             layout["max_chunk_bytes"],
             layout["max_record"],
             layout["key"],
-            self._uploader(layout),
+            upload,
+            compress=upload is not None or not self._master.near(),
         )
 
     def _now(self) -> _Told:
@@ -351,7 +354,7 @@ class Transaction:
 
         def stage() -> None:
             try:
-                self._locators[at] = self._pusher._stage(told, self.id, part, builder.seal())
+                self._locators[at] = self._pusher._stage(told, self.id, part, builder.seal(told.compress))
             except Exception as error:
                 self._failed = self._failed or error
             finally:
