@@ -92,7 +92,8 @@ AGES = {
     "confluent_rows_per_batch": "",
     "headrace_trainer_cores": "cores that the trainer's process kept busy",
     "headrace_up_cores": "and `headrace up`",
-    "headrace_ready_seconds": "from its first batch until it gets nine tenths of what is written, 3 at least",
+    "headrace_ready_seconds": "from its first batch until it gets nine tenths of what is written, none of it "
+    "older than a second; 3 at least",
     "confluent_trainer_cores": "",
     "idle_up_cores": "`headrace up` while nothing is produced",
     "idle_trainer_cores": "a trainer that waits then",
@@ -231,7 +232,8 @@ BENCHES = {
         f"freshness-{source}-500": Bench(
             f"Produced to batch, 500 partitions of {name}",
             f"The same with 500 partitions of {name} on one agent, written in turn: what is due each 5 ms goes to one "
-            f"of them. A reader is measured once it gets nine tenths of the rate, or after 180 s. {rival}",
+            f"of them. A reader is measured once it gets nine tenths of the rate, and no record older than a second, "
+            f"or after 180 s. {rival}",
             AGES,
         )
         for source, name, rival in (

@@ -7,8 +7,9 @@ for others, and notes how old each record is when its batch is there as numpy
 arrays: the record holds the wall clock of its producer, in ns. It prints one JSON
 object with rows, batches and the CPU seconds of this process, and writes the ages
 in ms, without those of the first WARMUP seconds, to OUT (.npy). The first seconds go on,
-for READY at most, until nine tenths of RATE records have come within a second: a reader of
-many partitions finds them one after the other.
+for READY at most, until nine tenths of RATE records have come within a second, none of them
+older than a second. A reader of many partitions finds them one after the other, and has then
+what was written meanwhile before it.
 
 headrace    the product: a running agent, `batches(256, max_wait=0.01)`, a step per batch
 confluent   confluent-kafka with default settings, consume(256, timeout=0.01), and one
@@ -73,17 +74,18 @@ def main() -> None:
     batches = readers[which](broker)
     ages: list[np.ndarray] = []
     first, cpu, begins = 0.0, 0.0, 0.0
-    second: deque[tuple[float, int]] = deque()  # what has come in the last one: when, and rows
+    second: deque[tuple[float, int, int]] = deque()  # what has come in the last one: when, rows, the oldest's age
     for at in batches:
         now = time.time_ns()
         clock = time.monotonic()
         if not first:
             first = clock
         if not begins:
-            second.append((clock, len(at)))
+            second.append((clock, len(at), now - int(at.min())))
             while clock - second[0][0] > 1:
                 second.popleft()
-            ready = sum(rows for _, rows in second) >= 0.9 * float(rate) or clock - first > READY
+            rows, oldest = sum(s[1] for s in second), max(s[2] for s in second)
+            ready = (rows >= 0.9 * float(rate) and oldest < 1e9) or clock - first > READY
             if clock - first >= float(warmup) and ready:
                 begins = clock
             cpu = time.process_time()
