@@ -84,6 +84,8 @@ AGES = {
     "confluent_p99_ms": "",
     "pulsar_p50_ms": "the same with pulsar-client",
     "pulsar_p99_ms": "",
+    "acknowledged_p50_ms": "the age at which the broker had acknowledged it to its producer",
+    "acknowledged_p99_ms": "",
     "headrace_p999_ms": "999 in 1,000",
     "confluent_p999_ms": "",
     "headrace_max_ms": "the oldest",

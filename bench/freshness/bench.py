@@ -68,7 +68,7 @@ def produced(source: str, rate: int, partitions: int) -> Iterator[tuple[str, sub
     if source == "kafka":
         with running.broker(WORK, "-topic", "events", "-partitions", str(partitions)) as address:
             args = [sys.executable, str(HERE / "producer.py"), address, str(rate), str(partitions)]
-            producer = subprocess.Popen(args, text=True)
+            producer = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
             try:
                 yield address, producer
             finally:
@@ -181,8 +181,9 @@ def main() -> None:
                 if figure != "rows":
                     result[f"{name}_{figure}"] = spread([r[figure] for r in all_rounds])
         if args.source == "kafka":  # of the others, the broker ends with who writes
-            producer.kill()
-            producer.wait()
+            producer.terminate()
+            acknowledged: Figures = json.loads(producer.communicate(timeout=60)[0])
+            result.update({f"acknowledged_{k}": round(v, 1) for k, v in acknowledged.items()})
             result.update({k: round(v, 4) for k, v in idle(args.source, address).items()})
     print(json.dumps(result))
 
