@@ -68,7 +68,9 @@ class Builder:
         values.clear()
 
     def seal(self, compress: bool = True) -> bytes:
-        """The chunk of what was added. The builder is empty then. What is not compressed the master compresses."""
+        """The chunk of what was added. The builder is empty then.
+
+        Without compress it stays as it is: the master compresses it before it stores it."""
         self._form()
         raw, records = bytes(self._raw), self.records
         self._raw, self.records, self.size = bytearray(), 0, 0
