@@ -23,7 +23,7 @@ class Builder:
     """Gathers the records of one chunk."""
 
     def __init__(self) -> None:
-        self.size = 0  #: bytes of the records; by some bytes a record too many
+        self.size = 0  #: bytes of the records at most: a plain record may take a few less
         self.records = 0
         self._raw = bytearray()
         self._plain: list[bytes] = []  # values without anything else, which follow the records in raw
