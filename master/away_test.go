@@ -76,3 +76,19 @@ func TestAnAwayBucketIsAskedUntilItAnswers(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// Of hundreds of partitions a broker needs seconds to say where they end. It is asked less
+// often then, so that we take a fifth of its time.
+func TestASourceThatTakesLongToAnswerIsAskedLessOften(t *testing.T) {
+	for _, c := range []struct{ every, took, want time.Duration }{
+		{time.Second, 10 * time.Millisecond, time.Second},
+		{time.Second, 2 * time.Second, 8 * time.Second},
+		{0, 2 * time.Second, 8 * time.Second},
+		{time.Second, time.Minute, restMost},
+		{time.Minute, 20 * time.Second, time.Minute},
+	} {
+		if got := restAfter(c.every, c.took); got != c.want {
+			t.Errorf("asked every %v, answered in %v: the next question comes after %v, not %v", c.every, c.took, got, c.want)
+		}
+	}
+}

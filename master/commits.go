@@ -57,18 +57,27 @@ type told struct {
 }
 
 // run commits until ctx ends, and then once more. It commits at once when a checkpoint
-// is bound or the job goes back to one.
+// is bound or the job goes back to one, if the broker has had its rest (restAfter).
 func (c *commits) run(ctx context.Context) {
-	tick := time.NewTicker(c.every)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	for {
 		moved := c.srv.Moved()
-		c.warn(c.round(ctx))
+		began := time.Now()
+		err := c.round(ctx)
+		c.warn(err)
+		rest := time.Duration(0)
+		if err == nil {
+			rest = restAfter(0, time.Since(began))
+		}
+		if !pause(ctx, rest) {
+			break
+		}
+		tick := time.NewTimer(c.every)
 		select {
 		case <-ctx.Done():
 		case <-moved:
 		case <-tick.C:
 		}
+		tick.Stop()
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
 	defer cancel()

@@ -26,7 +26,7 @@ type following struct {
 // report ends too, but only of partitions that they read.
 func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	f := &following{listing: l, src: src, lower: map[sources.PartitionID]time.Time{}}
-	heads, parts := time.NewTicker(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
+	heads, parts := time.NewTimer(l.headsEvery()), time.NewTicker(l.spec.Source.Traits().Refresh)
 	defer heads.Stop()
 	defer parts.Stop()
 	var aged <-chan time.Time
@@ -43,7 +43,14 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			if !f.joined {
 				do = f.join
 			}
-			err = f.patient(f.ask(ctx, do))
+			began := time.Now()
+			asked := f.ask(ctx, do)
+			every := l.headsEvery()
+			if asked == nil {
+				every = restAfter(every, time.Since(began))
+			}
+			heads.Reset(every)
+			err = f.patient(asked)
 		case <-parts.C:
 			err = f.patient(f.ask(ctx, f.join))
 		case <-aged:

@@ -284,6 +284,16 @@ func again[T any](ctx context.Context, l *listing, do func() (T, error)) (T, err
 	}
 }
 
+// restMost bounds how much later restAfter lets a source be asked again.
+const restMost = 30 * time.Second
+
+// restAfter is how long to wait after questions that were answered in the time took, where
+// every would do. Of hundreds of partitions the answers keep a broker busy for seconds; we
+// may take a fifth of its time.
+func restAfter(every, took time.Duration) time.Duration {
+	return max(every, min(4*took, restMost))
+}
+
 // pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	wait := time.NewTimer(d)

@@ -22,6 +22,7 @@ func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 		{"run -- python trian.py", "", "did you mean train.py?", exitNotFound},
 		{"trian", "", "`headrace run -- python train.py`", exitUsage},
 		{"staus", "", "did you mean status?", exitUsage},
+		{"chek -f clicks.yaml", "", "did you mean check?", exitUsage},
 		{"run --fersh -- true", "", "did you mean --fresh?", exitUsage},
 		{"init", "", "`headrace init data/clicks.csv`", exitUsage},
 		{"init s3://", "", "as in s3://lake/clicks", exitUsage},

@@ -63,6 +63,9 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 	root.SetErr(a.err)
 	root.SetIn(a.in)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // the flag is one of the verb that was meant
+			return noSuchVerb(cmd, words)
+		}
 		hint := "see `" + cmd.CommandPath() + " --help`"
 		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
 			var flags []string

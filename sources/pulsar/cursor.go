@@ -22,6 +22,7 @@ const (
 	quietOpen  = 10 * time.Millisecond  // after so long without a first message, a live cursor asks whether it stands at the head
 	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
 	quietMost  = 5 * time.Second        // the wait doubles up to here; of a live cursor it stays there while nothing is odd
+	askEvery   = 50 * time.Millisecond  // the live cursors of a source that wait ask no more often, all together
 	realTries  = 3                      // so often a message may exist and not come, before the Reader is opened again
 	opensMost  = 3                      // so often a Reader is opened for one entry
 )
@@ -44,6 +45,7 @@ type cursor struct {
 	real    int           // times that the entry at c.at existed and did not come
 	opens   int           // times that a Reader was opened for it
 	failed  error         // the permanent error; every Next returns it again
+	closed  bool
 }
 
 // Open makes a cursor. It connects when the first record is asked for.
@@ -62,6 +64,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if s.o.live() {
 		c.opening, c.quiet = true, quietOpen
 	}
+	s.cursors.Add(1)
 	return c, nil
 }
 
@@ -72,6 +75,10 @@ func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 
 // Close keeps the Reader for a cursor that goes on at this place.
 func (c *cursor) Close() error {
+	if !c.closed {
+		c.closed = true
+		c.s.cursors.Add(-1)
+	}
 	if c.rd != nil {
 		c.rd.ledger, c.rd.offset = c.ledger, c.at
 		if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger { // it stands at the next ledger
@@ -128,12 +135,7 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 			if len(b.Recs) > 0 {
 				return nil
 			}
-			if c.opening {
-				err = c.atHead(ctx)
-			} else {
-				err = c.look(ctx, b)
-			}
-			if err != nil {
+			if err := c.ask(ctx, b); err != nil {
 				return err
 			}
 			continue
@@ -208,11 +210,23 @@ func (c *cursor) peek(ctx context.Context, wait bool) (client.Message, error) {
 	case m, ok := <-c.rd.messages:
 		return c.came(m, ok)
 	case <-t.C:
-		c.quiet = min(2*c.quiet, quietMost)
+		c.quieter()
 		return nil, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// quieter doubles the wait for a message.
+func (c *cursor) quieter() { c.quiet = min(2*c.quiet, max(quietMost, c.share())) }
+
+// share is how long a cursor of a live topic waits at most before it asks the admin API
+// again: the longer, the more cursors there are, so that all together ask every askEvery.
+func (c *cursor) share() time.Duration {
+	if !c.s.o.live() {
+		return 0
+	}
+	return time.Duration(c.s.cursors.Load()) * askEvery
 }
 
 func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -90,10 +93,50 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	return c.missing(fmt.Errorf("entry %d:%d is there and did not come", c.ledger, entryOf(c.at)))
 }
 
+// ask finds out why nothing comes. It stops when a message comes: hundreds of cursors may ask
+// at once, and a busy broker takes seconds to answer them.
+func (c *cursor) ask(ctx context.Context, b *sources.Batch) error {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	rd := c.rd
+	var m client.Message
+	var open, came bool
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		select {
+		case m, open = <-rd.messages:
+			came = true
+			stop()
+		case <-asking.Done():
+		}
+	})
+	err := c.asked(asking, b)
+	stop()
+	wait.Wait()
+	if !came || c.rd != rd { // a Reader that was ended is opened again at c.at
+		return err
+	}
+	_, err = c.came(m, open)
+	return err
+}
+
+func (c *cursor) asked(ctx context.Context, b *sources.Batch) error {
+	select {
+	case c.s.asks <- struct{}{}:
+		defer func() { <-c.s.asks }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.opening {
+		return c.atHead(ctx)
+	}
+	return c.look(ctx, b)
+}
+
 // atHead finds out early whether a live cursor that was opened waits at the head. A stream
 // asks for another partition as soon as all of its cursors wait there.
 func (c *cursor) atHead(ctx context.Context) error {
-	c.opening, c.quiet = false, quietFirst
+	c.opening, c.quiet = false, max(quietFirst, c.share()/10)
 	if err := c.written(ctx); !errors.Is(err, errLater) {
 		return err // nil: it is there, and is on its way
 	}
@@ -158,7 +201,7 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 func (c *cursor) rest(ctx context.Context) error {
 	t := time.NewTimer(c.quiet)
 	defer t.Stop()
-	c.quiet = min(2*c.quiet, quietMost)
+	c.quieter()
 	select {
 	case <-t.C:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"golang.org/x/sync/errgroup"
@@ -22,7 +23,9 @@ type Source struct {
 	o     Options
 	admin *admin
 
-	ending sync.WaitGroup // Readers that are being opened or closed
+	ending  sync.WaitGroup // Readers that are being opened or closed
+	asks    chan struct{}  // taken by a cursor while it asks the admin API why nothing comes
+	cursors atomic.Int64   // that are open
 
 	mu     sync.Mutex                   // guards what follows
 	client client.Client                // made when something is read for the first time
@@ -52,7 +55,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, admin: a,
+	s := &Source{o: o, admin: a, asks: make(chan struct{}, askAtOnce),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
