@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headrace/headrace/sources"
@@ -43,6 +45,42 @@ func TestAPartitionIsFoundByListingAgain(t *testing.T) {
 	if l.MarkClosed(); !errors.Is(l.Usable(t.Context()), ErrClosed) {
 		t.Error("a closed source is usable")
 	}
+}
+
+// To list hundreds of partitions may take hundreds of requests: those who look for one of them
+// at the same time list once.
+func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l List[queue]
+		lists := 0
+		list := func(context.Context) ([]sources.PartitionID, error) {
+			lists++
+			time.Sleep(time.Second)
+			l.Put("b", "1")
+			return nil, nil
+		}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if p, err := l.Find(t.Context(), "b", list, "is unknown"); err != nil || p != "1" {
+					t.Errorf("found %q: %v", p, err)
+				}
+			})
+		}
+		synctest.Wait() // one of them lists
+		gone, cancel := context.WithCancel(t.Context())
+		all.Go(func() {
+			if _, err := l.Find(gone, "b", list, "is unknown"); !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that has gone got %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		if lists != 1 {
+			t.Errorf("listed %d times", lists)
+		}
+	})
 }
 
 func TestTheFirstOfAPartitionsNamesCounts(t *testing.T) {

@@ -16,6 +16,7 @@ type List[P fmt.Stringer] struct {
 	closed bool
 	parts  map[sources.PartitionID]P
 	joined map[sources.PartitionID]bool
+	turn   chan struct{} // taken by the Find that lists
 }
 
 // ErrClosed is returned by a source after its Close.
@@ -75,9 +76,22 @@ func (l *List[P]) All() map[sources.PartitionID]P {
 	return all
 }
 
-// Find returns a listed partition. If it is not listed, Find calls list first. If it is still
-// not listed, the error is its id and unknown, as in "... is not a partition of dataset d".
+// Find returns a listed partition. If it is not listed, Find calls list first, or waits for
+// another Find that lists: to list hundreds of partitions may take hundreds of requests. If it
+// is still not listed, the error is its id and unknown, as in "... is not a partition of
+// dataset d".
 func (l *List[P]) Find(ctx context.Context, id sources.PartitionID, list func(context.Context) ([]sources.PartitionID, error), unknown string) (P, error) {
+	if p, ok := l.Listed(id); ok {
+		return p, nil
+	}
+	turn := l.lists()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		var none P
+		return none, ctx.Err()
+	}
 	if p, ok := l.Listed(id); ok {
 		return p, nil
 	}
@@ -90,6 +104,15 @@ func (l *List[P]) Find(ctx context.Context, id sources.PartitionID, list func(co
 		return p, fmt.Errorf("%s %s", id, unknown)
 	}
 	return p, nil
+}
+
+func (l *List[P]) lists() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.turn == nil {
+		l.turn = make(chan struct{}, 1)
+	}
+	return l.turn
 }
 
 // Joined notes partitions that were added later. They are read from their beginning, also

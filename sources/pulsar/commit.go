@@ -66,7 +66,7 @@ func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
 	defer cancel()
-	return s.each(ctx, ids, func(ctx context.Context, p partition) error {
+	return s.each(ctx, askAtOnce, ids, func(ctx context.Context, p partition) error {
 		l, err := s.layoutOf(ctx, p)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (s *Source) moveAll(ctx context.Context, name string, marks []sources.Mark,
 	for i, m := range marks {
 		ids[i], by[m.Partition] = m.Partition, m
 	}
-	return s.each(ctx, ids, func(ctx context.Context, p partition) error { return s.move(ctx, p, name, by[p.id()], to) })
+	return s.each(ctx, asideAtOnce, ids, func(ctx context.Context, p partition) error { return s.move(ctx, p, name, by[p.id()], to) })
 }
 
 // move moves one cursor and reads back where it is, because Pulsar also answers OK to a move
@@ -231,7 +231,7 @@ func (s *Source) Release(ctx context.Context) error {
 		}
 		return err
 	}
-	return s.each(ctx, ids, func(ctx context.Context, p partition) error {
+	return s.each(ctx, askAtOnce, ids, func(ctx context.Context, p partition) error {
 		for _, name := range []string{s.o.Retain, s.o.Progress} {
 			if name == "" {
 				continue
@@ -244,10 +244,10 @@ func (s *Source) Release(ctx context.Context) error {
 	})
 }
 
-// each calls do for every partition, askAtOnce of them at a time.
-func (s *Source) each(ctx context.Context, ids []sources.PartitionID, do func(context.Context, partition) error) error {
+// each calls do for every partition, so many at a time.
+func (s *Source) each(ctx context.Context, atOnce int, ids []sources.PartitionID, do func(context.Context, partition) error) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(askAtOnce)
+	g.SetLimit(atOnce)
 	for _, id := range ids {
 		g.Go(func() error {
 			p, err := s.find(gctx, id)

@@ -42,6 +42,7 @@ type cursor struct {
 
 	quiet   time.Duration // how long to wait for a message before asking
 	opening bool          // no message has come, and nobody asked whether one is there
+	checked bool          // the topic was the planned one when the Reader was opened
 	real    int           // times that the entry at c.at existed and did not come
 	opens   int           // times that a Reader was opened for it
 	failed  error         // the permanent error; every Next returns it again
@@ -156,6 +157,7 @@ func (c *cursor) reopen(ctx context.Context) error {
 	if err := c.sameTopic(ctx); err != nil {
 		return err
 	}
+	c.checked = true
 	r, err := c.s.open(ctx, c.p, c.ledger, c.at, c.left())
 	if err != nil {
 		return err
@@ -234,10 +236,13 @@ func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {
 		c.drop()
 		return nil, temporary(fmt.Errorf("%s: the connection's Reader has ended", c.p))
 	}
-	c.rd.peeked, c.opening = m, false
-	if !c.s.o.live() || m.ID().LedgerID() != c.ledger {
+	switch {
+	case !c.s.o.live() || m.ID().LedgerID() != c.ledger:
 		c.quiet = quietFirst
+	case c.opening:
+		c.quiet = max(quietFirst, c.share()/2)
 	}
+	c.rd.peeked, c.opening = m, false
 	return m, nil
 }
 

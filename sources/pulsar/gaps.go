@@ -136,11 +136,18 @@ func (c *cursor) asked(ctx context.Context, b *sources.Batch) error {
 // atHead finds out early whether a live cursor that was opened waits at the head. A stream
 // asks for another partition as soon as all of its cursors wait there.
 func (c *cursor) atHead(ctx context.Context) error {
-	c.opening, c.quiet = false, max(quietFirst, c.share()/10)
-	if err := c.written(ctx); !errors.Is(err, errLater) {
-		return err // nil: it is there, and is on its way
+	c.opening, c.quiet = false, quietFirst
+	if !c.checked {
+		if err := c.sameTopic(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	err := c.found(ctx)
+	if errors.Is(err, errLater) {
+		c.quiet = max(quietFirst, c.share()/2)
+		return nil
+	}
+	return err // nil: it is there, and is on its way
 }
 
 // look finds out why nothing comes. If the entry at c.at is not written yet, nothing is
@@ -189,6 +196,9 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 		}
 		return nil
 	}
+	if ctx.Err() != nil {
+		return err
+	}
 	// For a missing topic, some paths of the admin API answer 404 and others 500.
 	var stats struct{ State string }
 	if there := c.s.admin.get(ctx, adminPath(c.p.topic)+"/internalStats", &stats); isNotFound(there) {
@@ -236,6 +246,11 @@ func (c *cursor) written(ctx context.Context) error {
 	if err := c.sameTopic(ctx); err != nil {
 		return err
 	}
+	return c.found(ctx)
+}
+
+// found is written without the question whether the topic is still the planned one.
+func (c *cursor) found(ctx context.Context) error {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {
 		return err

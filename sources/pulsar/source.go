@@ -15,7 +15,10 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-const askAtOnce = 8 // requests to the admin API at a time
+const (
+	askAtOnce   = 8 // requests to the admin API at a time
+	asideAtOnce = 2 // of those that nobody waits for: they must not slow the broker's messages down
+)
 
 // Source reads the topics of one dataset. Its goroutines end with Close.
 type Source struct {
@@ -55,7 +58,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, admin: a, asks: make(chan struct{}, askAtOnce),
+	s := &Source{o: o, admin: a, asks: make(chan struct{}, asideAtOnce),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
