@@ -270,13 +270,8 @@ test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real
 PULSAR_TESTS := ./sources/pulsar ./cmd/headrace ./internal/proof/testbroker
 .PHONY: test-pulsar
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
-	$(GO) test -tags pulsar -count=1 -timeout 20m -skip '$(PULSAR_MORE)' ./sources/pulsar
+	$(GO) test -tags pulsar -count=1 -timeout 30m ./sources/pulsar
 	$(GO) test -tags pulsar -count=1 -timeout 10m -run Pulsar ./internal/proof/testbroker
-# What has not passed five times yet.
-PULSAR_MORE := TestConformance/0_partitions|TestRecordsOfTheJava|TestOfTransactions|TestAnEncrypted|TestPartitionsThatAreAdded|TestARangeIsReadOn|TestASpecLogsIn|TestDeletionByATTL|TestWhatATTLHas|TestAMessageOfAHundred|TestASlowReader|TestWhatPulsarsTimers
-.PHONY: test-pulsar-more
-test-pulsar-more: build venv ## a topic without partitions, the Java client, transactions, encryption, logins, losses, a broker that is killed
-	$(GO) test -tags pulsar -count=1 -timeout 30m -run '$(PULSAR_MORE)' ./sources/pulsar
 	$(GO) test -tags pulsar -count=1 -timeout 15m -run Pulsar ./cmd/headrace
 
 .PHONY: test-quickstart-rocketmq
@@ -378,7 +373,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-rocketmq-long test-pulsar-more test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
+test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz
