@@ -17,7 +17,7 @@ import (
 
 const (
 	askAtOnce   = 8 // requests to the admin API at a time
-	asideAtOnce = 2 // of those that nobody waits for: they must not slow the broker's messages down
+	asideAtOnce = 2 // of those that nobody waits for in a live topic: they must not slow the broker's messages down
 )
 
 // Source reads the topics of one dataset. Its goroutines end with Close.
@@ -58,7 +58,11 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, admin: a, asks: make(chan struct{}, asideAtOnce),
+	asks := askAtOnce
+	if o.live() {
+		asks = asideAtOnce
+	}
+	s := &Source{o: o, admin: a, asks: make(chan struct{}, asks),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
