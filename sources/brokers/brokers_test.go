@@ -55,7 +55,7 @@ func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
 		lists := 0
 		list := func(context.Context) ([]sources.PartitionID, error) {
 			lists++
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the test's own clock
 			l.Put("b", "1")
 			return nil, nil
 		}
@@ -78,6 +78,46 @@ func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
 		cancel()
 		all.Wait()
 		if lists != 1 {
+			t.Errorf("listed %d times", lists)
+		}
+	})
+}
+
+// A source that does not answer is not asked once by each who waits. Only if the one who asked
+// has gone, the next one asks.
+func TestAListingThatFailsFailsForAllWhoWaitForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l List[queue]
+		away := errors.New("away")
+		lists := 0
+		list := func(ctx context.Context) ([]sources.PartitionID, error) {
+			lists++
+			select {
+			case <-time.After(time.Second): // of the test's own clock
+				return nil, away
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := l.Find(gone, "b", list, "is unknown"); !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that has gone got %v", err)
+			}
+		})
+		synctest.Wait() // it lists
+		for range 8 {
+			all.Go(func() {
+				if _, err := l.Find(t.Context(), "b", list, "is unknown"); !errors.Is(err, away) {
+					t.Errorf("found although the source is away: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		if lists != 2 {
 			t.Errorf("listed %d times", lists)
 		}
 	})

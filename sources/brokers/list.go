@@ -16,7 +16,14 @@ type List[P fmt.Stringer] struct {
 	closed bool
 	parts  map[sources.PartitionID]P
 	joined map[sources.PartitionID]bool
-	turn   chan struct{} // taken by the Find that lists
+	now    *listing // of a Find that lists
+}
+
+// listing is one call of list, for all who wait for it.
+type listing struct {
+	ended chan struct{} // closed then
+	err   error
+	gone  bool // the caller has gone, which says nothing about the source
 }
 
 // ErrClosed is returned by a source after its Close.
@@ -81,38 +88,51 @@ func (l *List[P]) All() map[sources.PartitionID]P {
 // is still not listed, the error is its id and unknown, as in "... is not a partition of
 // dataset d".
 func (l *List[P]) Find(ctx context.Context, id sources.PartitionID, list func(context.Context) ([]sources.PartitionID, error), unknown string) (P, error) {
-	if p, ok := l.Listed(id); ok {
-		return p, nil
-	}
-	turn := l.lists()
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
+	for {
+		if p, ok := l.Listed(id); ok {
+			return p, nil
+		}
 		var none P
-		return none, ctx.Err()
+		ls, first := l.lists()
+		if !first {
+			select {
+			case <-ls.ended:
+			case <-ctx.Done():
+				return none, ctx.Err()
+			}
+			if ls.err != nil && !ls.gone {
+				return none, ls.err
+			}
+			continue // it may have begun before this partition was there
+		}
+		_, ls.err = list(ctx)
+		ls.gone = ctx.Err() != nil
+		l.listedBy(ls)
+		if ls.err != nil {
+			return none, ls.err
+		}
+		if p, ok := l.Listed(id); ok {
+			return p, nil
+		}
+		return none, fmt.Errorf("%s %s", id, unknown)
 	}
-	if p, ok := l.Listed(id); ok {
-		return p, nil
-	}
-	if _, err := list(ctx); err != nil {
-		var none P
-		return none, err
-	}
-	p, ok := l.Listed(id)
-	if !ok {
-		return p, fmt.Errorf("%s %s", id, unknown)
-	}
-	return p, nil
 }
 
-func (l *List[P]) lists() chan struct{} {
+// lists returns the listing to wait for, or a new one and true: the caller lists.
+func (l *List[P]) lists() (ls *listing, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.turn == nil {
-		l.turn = make(chan struct{}, 1)
+	if l.now == nil {
+		l.now, first = &listing{ended: make(chan struct{})}, true
 	}
-	return l.turn
+	return l.now, first
+}
+
+func (l *List[P]) listedBy(ls *listing) {
+	l.mu.Lock()
+	l.now = nil
+	l.mu.Unlock()
+	close(ls.ended)
 }
 
 // Joined notes partitions that were added later. They are read from their beginning, also

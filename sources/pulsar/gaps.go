@@ -136,7 +136,7 @@ func (c *cursor) asked(ctx context.Context, b *sources.Batch) error {
 // atHead finds out early whether a live cursor that was opened waits at the head. A stream
 // asks for another partition as soon as all of its cursors wait there.
 func (c *cursor) atHead(ctx context.Context) error {
-	c.opening, c.quiet = false, quietFirst
+	c.opening, c.quiet = false, max(quietFirst, c.share()/2)
 	if !c.checked {
 		if err := c.sameTopic(ctx); err != nil {
 			return err
@@ -144,10 +144,12 @@ func (c *cursor) atHead(ctx context.Context) error {
 	}
 	err := c.found(ctx)
 	if errors.Is(err, errLater) {
-		c.quiet = max(quietFirst, c.share()/2)
 		return nil
 	}
-	return err // nil: it is there, and is on its way
+	if err == nil {
+		c.quiet = quietFirst // it is there, and is on its way
+	}
+	return err
 }
 
 // look finds out why nothing comes. If the entry at c.at is not written yet, nothing is
