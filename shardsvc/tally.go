@@ -82,14 +82,14 @@ func (a comesAgain) reply() *cut.Tally {
 // tallies are the records of a cut's passes, by number. A pass that the cut does not have
 // has none. The records of all finished passes stand with the first of them, because
 // finished passes come and go together. Only their untold units are spread, because a pass
-// never has more of them than it has units.
+// never has more of them than it has acked units.
 func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 	all := make([]cut.Tally, len(sets))
 	if q.Done > 0 {
 		all[0] = q.DoneCounted()
 		left := all[0].Untold
 		for n := range q.Done {
-			all[n].Untold = min(left, p.line(n).UnitsOf(&sets[n]))
+			all[n].Untold = min(left, max(p.line(n).UnitsOf(&sets[n])-others(q, n), 0))
 			left -= all[n].Untold
 		}
 	}
@@ -97,6 +97,21 @@ func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 		all[q.Passes[i].Pass] = q.Passes[i].Counted()
 	}
 	return all
+}
+
+// others counts the units of a pass that the cut lists as excluded or dropped.
+func others(q *cut.Partition, pass uint32) (units int64) {
+	for i := range q.Excluded {
+		if q.Excluded[i].Pass == pass {
+			units += q.Excluded[i].Units
+		}
+	}
+	for i := range q.Dropped {
+		if q.Dropped[i].Pass == pass {
+			units += q.Dropped[i].Units
+		}
+	}
+	return units
 }
 
 // checkRecords checks the records of the folded passes, of each base and of each ack: no
