@@ -2,44 +2,40 @@ package pulsar
 
 import "testing"
 
-func TestAReaderGetsPermitsForTheEntriesThatItsMemoryHolds(t *testing.T) {
+func TestAsManyEntriesComeAheadAsTheRangeAndItsMemoryHold(t *testing.T) {
 	for _, c := range []struct {
-		what             string
-		messages, size   int
-		perEntry         int
-		left, want, kept int64 // entries of the range; permits; those of a Reader that may go on
+		what          string
+		entries, size int
+		perEntry      int
+		left, want    int64
+		messages      float64
 	}{
-		{"nothing is known", 0, 0, 1, 500, permitsFirst, permitsFirst},
-		{"nothing is known, and the range is small", 0, 0, 1, 3, 3, permitsFirst},
-		{"small messages, one in an entry", 1000, 100, 1, 5000, permitsMost, permitsMost / 4},
-		{"large messages", 100, 1 << 20, 1, 5000, 3, 12},
-		{"messages of 5 MiB", 100, 5 << 20, 1, 5000, permitsLeast, permitsLeast},
-		{"batches of 256", 2560, 500, 256, 5000, permitsBatch, permitsBatch},
-		{"batches of 10", 1000, 500, 10, 5000, 414, 104},
-		{"the range has one entry", 1000, 500, 10, 1, permitsLeast, permitsLeast},
+		{"nothing is known", 0, 0, 1, 500, entriesFirst, 0},
+		{"nothing is known, and the range is small", 0, 0, 1, 3, 3, 0},
+		{"small messages, one in an entry", 1000, 100, 1, 5000, entriesMost, 1},
+		{"large messages", 100, 1 << 20, 1, 5000, 3, 0},
+		{"messages of 5 MiB", 100, 5 << 20, 1, 5000, entriesLeast, 0},
+		{"batches of 256", 100, 128 << 10, 256, 5000, 31, 0},
+		{"batches of 10", 100, 5000, 10, 5000, 838, 10},
+		{"the range has one entry", 100, 5000, 10, 1, 1, 0},
+		{"the range has fewer entries than a broker reads at once", 100, 5000, 10, readAtOnce - 1, readAtOnce - 1, 0},
 	} {
 		var z sizes
-		for i := range c.messages {
-			z.add(c.size, (i+1)%c.perEntry == 0)
+		for range c.entries {
+			z.add(int64(c.size), c.perEntry)
 		}
-		if got := z.permitsFor(c.left); got != c.want {
-			t.Errorf("%s: %d permits, want %d", c.what, got, c.want)
-		}
-		if !z.fits(c.kept, c.left) {
-			t.Errorf("%s: a Reader with %d permits is not used", c.what, c.kept)
+		if got, messages := z.ahead(c.left); got != c.want || messages != c.messages {
+			t.Errorf("%s: %d entries and %v messages, want %d and %v", c.what, got, messages, c.want, c.messages)
 		}
 	}
 	var z sizes
 	for range 1000 {
-		z.add(1<<20, true)
+		z.add(1<<20, 1)
 	}
-	if z.fits(permitsFirst, 1000) {
-		t.Error("a Reader that was opened before the messages grew to 1 MiB is used")
+	for range 10 * knownMost {
+		z.add(100, 1)
 	}
-	for range 4 * knownMost {
-		z.add(100, true)
-	}
-	if z.fits(permitsFirst, 1000) || !z.fits(permitsFirst, 10) {
-		t.Error("a Reader that was opened before the messages shrank: it suits 10 entries, and not 1000")
+	if got, _ := z.ahead(5000); got < entriesMost/10 {
+		t.Errorf("%d entries, long after the messages have shrunk", got)
 	}
 }

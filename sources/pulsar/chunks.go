@@ -2,11 +2,10 @@ package pulsar
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 
+	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -15,56 +14,148 @@ import (
 // Pulsar's consumers get it too. A cursor that begins between the chunks looks back for the
 // first one.
 
-const lookBackMost = 10_000 // entries
+const (
+	lookBackMost = 10_000 // entries
+	partsMost    = 16     // messages of which some chunks have come
+)
 
-// assemble puts the message that ends with the chunk at c.at into the batch.
-func (c *cursor) assemble(ctx context.Context, last entryInfo, b *sources.Batch) error {
-	entry := entryOf(c.at)
-	if c.at > at(entry, 0) { // the range begins after it
-		c.moveTo(at(entry+1, 0))
-		return nil
+// parts are the chunks that a Reader has met, of messages whose last chunk has not come.
+type parts struct {
+	most int64 // bytes of a message, uncompressed
+	all  []*part
+}
+
+type part struct {
+	uuid   string
+	next   int32
+	stored []byte
+}
+
+// add takes a chunk that is not the last. Of a message that is too large nothing is kept:
+// its last chunk says so too.
+func (a *parts) add(e *pulsarwire.Entry) {
+	c := e.Chunk
+	p := a.take(c.UUID)
+	switch {
+	case max(c.Size, c.Total) > a.most:
+		return
+	case c.ID == 0:
+		p = &part{uuid: c.UUID, stored: make([]byte, 0, c.Total)}
+	case p == nil || p.next != c.ID:
+		return
 	}
-	ledger, first, err := c.firstChunk(ctx, last)
-	if err != nil {
-		return err
+	p.stored, p.next = append(p.stored, e.Stored()...), c.ID+1
+	if a.all = append(a.all, p); len(a.all) > partsMost {
+		a.all = append([]*part(nil), a.all[1:]...)
 	}
-	rd, err := c.s.open(ctx, c.p, ledger, at(first, 0), permitsFirst)
-	if err != nil {
-		return err
+}
+
+// whole returns what the message that ends with chunk e has, as stored, if all other chunks
+// have come.
+func (a *parts) whole(e *pulsarwire.Entry) ([]byte, bool) {
+	p := a.take(e.Chunk.UUID)
+	if p == nil || p.next != e.Chunk.ID {
+		return nil, false
 	}
-	defer rd.close()
-	ctx, cancel := context.WithTimeout(ctx, 2*operationWithin)
-	defer cancel()
-	for {
-		select {
-		case <-ctx.Done():
-			return temporary(fmt.Errorf("%s: the message in chunks from %d:%d to %d:%d does not come: %w", c.p, ledger, first, c.ledger, entry, ctx.Err()))
-		case m, ok := <-rd.messages:
-			if !ok {
-				return temporary(fmt.Errorf("%s: the connection's Reader has ended", c.p))
-			}
-			id := m.ID()
-			if id.LedgerID() < c.ledger || id.LedgerID() == c.ledger && id.EntryID() < entry {
-				continue
-			}
-			if id.LedgerID() != c.ledger || id.EntryID() != entry {
-				return c.missing(fmt.Errorf("the message in chunks from %d:%d to %d:%d does not come", ledger, first, c.ledger, entry))
-			}
-			if m.GetEncryptionContext() != nil {
-				return c.malformed("the message is encrypted, and Headrace has no keys: let its producer write it plain, or read another topic")
-			}
-			if err := c.put(b, record{offset: c.at, behind: at(entry+1, 0), key: m.Key(), value: m.Payload(),
-				properties: m.Properties(), event: m.EventTime(), published: m.PublishTime()}); err != nil {
+	return append(p.stored, e.Stored()...), true
+}
+
+// take takes a message out of a.
+func (a *parts) take(uuid string) *part {
+	for i, p := range a.all {
+		if p.uuid == uuid {
+			a.all = append(a.all[:i:i], a.all[i+1:]...)
+			return p
+		}
+	}
+	return nil
+}
+
+// chunk reads the entry at c.at, which is a chunk.
+func (c *cursor) chunk(ctx context.Context, e *pulsarwire.Entry, b *sources.Batch) error {
+	behind := at(e.Entry+1, 0)
+	switch size := max(e.Chunk.Size, e.Chunk.Total); {
+	case e.Chunk.ID < e.Chunk.Of-1:
+		c.rd.parts.add(e)
+	case c.at > at(e.Entry, 0): // the range begins after it
+	case size > c.s.o.MaxRecord:
+		return c.tooLarge(c.at, size)
+	default:
+		stored, ok := c.rd.parts.whole(e)
+		if !ok {
+			var err error
+			if stored, err = c.assemble(ctx, e); err != nil {
 				return err
 			}
-			c.moveTo(at(entry+1, 0))
-			return nil
 		}
+		if err := e.Assembled(stored, c.inflatedMost()); err != nil {
+			return c.unreadable(err)
+		}
+		m, err := e.Next()
+		if err != nil {
+			return c.unreadable(err)
+		}
+		if err := c.put(b, m, c.at, behind); err != nil {
+			return err
+		}
+	}
+	c.rd.done()
+	c.moveTo(behind)
+	return nil
+}
+
+// assemble reads the chunks before last again, from the first one on.
+func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) ([]byte, error) {
+	ledger, first, err := c.firstChunk(ctx, last.Chunk.UUID)
+	if err != nil {
+		return nil, err
+	}
+	rd, err := c.s.open(ctx, c.p, ledger, at(first, 0))
+	if err != nil {
+		return nil, err
+	}
+	defer rd.close()
+	slow := fmt.Errorf("the message in chunks from %d:%d to %d:%d does not come", ledger, first, c.ledger, last.Entry)
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*operationWithin, slow)
+	defer cancel()
+	for {
+		e, err := rd.next()
+		if err != nil {
+			return nil, temporary(fmt.Errorf("%s: %w", c.p, err))
+		}
+		if e == nil {
+			rd.wire.Permit(entriesFirst, 0)
+			select {
+			case <-rd.wire.Ready():
+			case <-ctx.Done():
+				if errors.Is(context.Cause(ctx), slow) {
+					return nil, temporary(fmt.Errorf("%s: %w", c.p, slow))
+				}
+				return nil, ctx.Err()
+			}
+			continue
+		}
+		if err := e.Open(c.inflatedMost()); err != nil {
+			return nil, c.unreadable(err)
+		}
+		switch {
+		case e.Ledger == c.ledger && e.Entry == last.Entry:
+			stored, ok := rd.parts.whole(e)
+			if !ok {
+				return nil, c.missing(fmt.Errorf("some chunks of the message from %d:%d to %d:%d did not come", ledger, first, c.ledger, last.Entry))
+			}
+			return stored, nil
+		case e.Ledger > c.ledger || e.Ledger == c.ledger && e.Entry > last.Entry:
+			return nil, c.missing(slow)
+		case e.Chunk.Of > 0:
+			rd.parts.add(e)
+		}
+		rd.done()
 	}
 }
 
 // firstChunk looks back for the first chunk of a message.
-func (c *cursor) firstChunk(ctx context.Context, last entryInfo) (ledger, entry int64, err error) {
+func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int64, err error) {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {
 		return 0, 0, err
@@ -89,7 +180,7 @@ func (c *cursor) firstChunk(ctx context.Context, last entryInfo) (ledger, entry 
 		if err != nil {
 			return 0, 0, err
 		}
-		if info.uuid == last.uuid && info.chunk == 0 {
+		if info.uuid == uuid && info.chunk == 0 {
 			return ledger, entry, nil
 		}
 	}
@@ -97,19 +188,4 @@ func (c *cursor) firstChunk(ctx context.Context, last entryInfo) (ledger, entry 
 	lost.Start, lost.End = c.at, min(c.r.End, at(entryOf(c.at)+1, 0))
 	return 0, 0, &sources.Truncated{Lost: lost, Name: c.name(),
 		Err: fmt.Errorf("the message in chunks that ends at entry %d has lost its first chunk (Pulsar has deleted it)", entryOf(c.at))}
-}
-
-// properties returns the properties of a message, from the headers of the admin API's answer.
-func properties(h http.Header) map[string]string {
-	all := map[string]string{}
-	if text := h.Get("X-Pulsar-PROPERTY"); text != "" {
-		_ = json.Unmarshal([]byte(text), &all)
-	}
-	for name, values := range h {
-		const prefix = "X-Pulsar-Property-"
-		if key, ok := strings.CutPrefix(name, prefix); ok && len(values) > 0 && key != "Total-Chunks" && key != "Chunk-Id" {
-			all[key] = values[0]
-		}
-	}
-	return all
 }

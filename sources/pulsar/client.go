@@ -2,15 +2,15 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	"github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headrace/headrace/internal/pulsarwire"
 )
 
 const (
@@ -69,6 +69,22 @@ func newClient(o *Options) (client.Client, error) {
 	return client.NewClient(opts)
 }
 
+// newWire makes the client that reads. It does not connect yet.
+func newWire(o *Options) (*pulsarwire.Client, error) {
+	w := pulsarwire.Config{Service: o.Service, TLS: o.TLS, Version: "headrace", ConnectWithin: connectWithin, AnswerWithin: operationWithin, AliveEvery: aliveEvery}
+	if o.Auth != nil {
+		p, err := o.Auth()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Init(); err != nil {
+			return nil, err
+		}
+		w.Auth = p
+	}
+	return pulsarwire.NewClient(w)
+}
+
 // quieter logs the library's messages at debug level only. If something fails for good, the
 // source returns it as an error.
 type quieter struct{ slog.Handler }
@@ -84,15 +100,3 @@ func (h quieter) Handle(ctx context.Context, r slog.Record) error {
 
 func (h quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{h.Handler.WithAttrs(a)} }
 func (h quieter) WithGroup(n string) slog.Handler      { return quieter{h.Handler.WithGroup(n)} }
-
-// noKeys has no keys: the cursor reports an encrypted message and does not read it.
-type noKeys struct{}
-
-var errNoKeys = errors.New("headrace has no keys")
-
-func (noKeys) PublicKey(string, map[string]string) (*crypto.EncryptionKeyInfo, error) {
-	return nil, errNoKeys
-}
-func (noKeys) PrivateKey(string, map[string]string) (*crypto.EncryptionKeyInfo, error) {
-	return nil, errNoKeys
-}

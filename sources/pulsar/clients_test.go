@@ -215,7 +215,7 @@ func (k oneKey) PublicKey(name string, _ map[string]string) (*crypto.EncryptionK
 	return crypto.NewEncryptionKeyInfo(name, k.public, nil), nil
 }
 func (oneKey) PrivateKey(string, map[string]string) (*crypto.EncryptionKeyInfo, error) {
-	return nil, errNoKeys
+	return nil, errors.New("there is no private key")
 }
 
 func TestAnEncryptedMessageIsToldWithItsEntry(t *testing.T) {

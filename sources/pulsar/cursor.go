@@ -1,16 +1,15 @@
 package pulsar
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"time"
 
-	client "github.com/apache/pulsar-client-go/pulsar"
-
+	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -18,6 +17,11 @@ import (
 const (
 	arenaMost   = 1 << 20 // bytes of one Batch, about
 	recordsMost = 8192
+
+	inflatedLeast = 64 << 20 // see inflatedMost
+
+	movedWithin = operationWithin        // after a broker gave a topic up, so long another is looked for
+	movedRest   = 100 * time.Millisecond // between two tries
 
 	quietOpen  = 10 * time.Millisecond  // after so long without a first message, a live cursor asks whether it stands at the head
 	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
@@ -45,6 +49,7 @@ type cursor struct {
 	checked bool          // the topic was the planned one when the Reader was opened
 	real    int           // times that the entry at c.at existed and did not come
 	opens   int           // times that a Reader was opened for it
+	moved   time.Time     // when a broker gave the topic up
 	failed  error         // the permanent error; every Next returns it again
 	closed  bool
 }
@@ -82,8 +87,8 @@ func (c *cursor) Close() error {
 	}
 	if c.rd != nil {
 		c.rd.ledger, c.rd.offset = c.ledger, c.at
-		if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger { // it stands at the next ledger
-			c.rd.ledger, c.rd.offset = m.ID().LedgerID(), at(m.ID().EntryID(), max(0, m.ID().BatchIdx()))
+		if c.rd.has && c.rd.cur.Ledger > c.ledger { // it stands at the next ledger
+			c.rd.ledger, c.rd.offset = c.rd.cur.Ledger, at(c.rd.cur.Entry, 0)
 		}
 		c.s.keep(c.rd)
 		c.rd = nil
@@ -91,7 +96,7 @@ func (c *cursor) Close() error {
 	return nil
 }
 
-// Next hands out the messages that have come. It waits only for the first one.
+// Next hands out the messages that have come. It waits only for the first entry.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	b.Reset()
 	if c.failed != nil {
@@ -117,7 +122,7 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if len(b.Recs) >= recordsMost || len(b.Arena) >= arenaMost {
+		if full(b) {
 			return nil
 		}
 		if c.rd == nil {
@@ -125,32 +130,40 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 				return nil
 			}
 			if err := c.reopen(ctx); err != nil {
+				if isTemporary(err) && time.Since(c.moved) < movedWithin {
+					if err := sleep(ctx, movedRest); err != nil {
+						return err
+					}
+					continue
+				}
 				return err
 			}
 		}
-		m, err := c.peek(ctx, len(b.Recs) == 0)
+		e, err := c.peek(ctx, len(b.Recs) == 0)
+		if errors.Is(err, errMoved) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if m == nil {
+		if e == nil {
 			if len(b.Recs) > 0 {
 				return nil
 			}
-			if err := c.ask(ctx, b); err != nil {
+			if err := c.ask(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := c.take(ctx, m, b); err != nil {
+		if err := c.take(ctx, e, b); err != nil {
 			return err
 		}
 	}
 }
 
-// reopen opens a Reader at c.at. It first checks that the topic is still the planned one,
-// because opening a Reader would create a missing topic.
+// reopen opens a Reader at c.at. It first checks that the topic is still the planned one.
 func (c *cursor) reopen(ctx context.Context) error {
-	if r := c.s.kept(c.p, c.ledger, c.at, c.left()); r != nil {
+	if r := c.s.kept(c.p, c.ledger, c.at); r != nil {
 		c.rd = r
 		return nil
 	}
@@ -158,7 +171,7 @@ func (c *cursor) reopen(ctx context.Context) error {
 		return err
 	}
 	c.checked = true
-	r, err := c.s.open(ctx, c.p, c.ledger, c.at, c.left())
+	r, err := c.s.open(ctx, c.p, c.ledger, c.at)
 	if err != nil {
 		return err
 	}
@@ -166,16 +179,15 @@ func (c *cursor) reopen(ctx context.Context) error {
 	return nil
 }
 
-// left returns how many entries of the range are not read yet.
-func (c *cursor) left() int64 { return entryOf(c.r.End-1) - entryOf(c.at) + 1 }
-
-// there returns how many entries of the range are not read and known to be there. A live
-// range ends far ahead of the head, and at the head few permits will do.
-func (c *cursor) there() int64 {
-	if !c.s.o.live() {
-		return c.left()
+// permit lets the broker send entries ahead of us.
+func (c *cursor) permit() {
+	left := entryOf(c.r.End-1) - entryOf(c.at) + 1
+	if c.rd.has {
+		left--
 	}
-	return min(c.left(), max(0, entryOf(c.head-1)-entryOf(c.at)+1))
+	if left > 0 {
+		c.rd.wire.Permit(c.rd.sizes.ahead(left))
+	}
 }
 
 // drop ends the Reader. The next one is opened at c.at.
@@ -189,37 +201,36 @@ func (c *cursor) drop() {
 	}
 }
 
-// peek returns the next message without taking it. It returns nil if none came within
-// c.quiet or, without wait, if none is there now.
-func (c *cursor) peek(ctx context.Context, wait bool) (client.Message, error) {
-	if c.rd.peeked != nil {
-		return c.rd.peeked, nil
+// peek returns the entry that is next. It returns nil if none came within c.quiet or,
+// without wait, if none is there now.
+func (c *cursor) peek(ctx context.Context, wait bool) (*pulsarwire.Entry, error) {
+	if c.rd.has {
+		return &c.rd.cur, nil
 	}
-	select {
-	case m, ok := <-c.rd.messages:
-		return c.came(m, ok)
-	default:
-	}
-	if !wait {
-		return nil, nil
+	if e, err := c.came(); e != nil || err != nil || !wait {
+		return e, err
 	}
 	if c.at >= c.head && c.head >= 0 && c.onHead != nil {
 		c.onHead(c.head) // all that was seen has been read: from here on the cursor waits
 	}
 	t := time.NewTimer(c.quiet)
 	defer t.Stop()
-	select {
-	case m, ok := <-c.rd.messages:
-		return c.came(m, ok)
-	case <-t.C:
-		c.quieter()
-		return nil, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	for {
+		select {
+		case <-c.rd.wire.Ready():
+			if e, err := c.came(); e != nil || err != nil {
+				return e, err
+			}
+		case <-t.C:
+			c.quieter()
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
-// quieter doubles the wait for a message.
+// quieter doubles the wait for an entry.
 func (c *cursor) quieter() { c.quiet = min(2*c.quiet, max(quietMost, c.share())) }
 
 // share is how long a cursor of a live topic waits at most before it asks the admin API
@@ -231,67 +242,112 @@ func (c *cursor) share() time.Duration {
 	return time.Duration(c.s.cursors.Load()) * askEvery
 }
 
-func (c *cursor) came(m client.Message, ok bool) (client.Message, error) {
-	if !ok {
-		c.drop()
-		return nil, temporary(fmt.Errorf("%s: the connection's Reader has ended", c.p))
+// came returns the next entry if it has come.
+func (c *cursor) came() (*pulsarwire.Entry, error) {
+	e, err := c.rd.next()
+	c.permit()
+	if err != nil {
+		if c.drop(); errors.Is(err, pulsarwire.ErrMoved) {
+			c.moved = time.Now()
+			return nil, errMoved
+		}
+		return nil, temporary(fmt.Errorf("%s: %w", c.p, err))
+	}
+	if e == nil {
+		return nil, nil
 	}
 	switch {
-	case !c.s.o.live() || m.ID().LedgerID() != c.ledger:
+	case !c.s.o.live() || e.Ledger != c.ledger:
 		c.quiet = quietFirst
 	case c.opening:
 		c.quiet = max(quietFirst, c.share()/2)
 	}
-	c.rd.peeked, c.opening = m, false
-	return m, nil
+	c.opening = false
+	return e, nil
 }
 
-// take puts m into the batch if it is the next message. If a later one came, it finds out why.
-func (c *cursor) take(ctx context.Context, m client.Message, b *sources.Batch) error {
-	id := m.ID()
-	entry, index, size := id.EntryID(), max(0, id.BatchIdx()), max(1, id.BatchSize())
-	offset := at(entry, index)
+// take puts the messages of e into the batch if it is the next entry. If a later one came, it
+// finds out why.
+func (c *cursor) take(ctx context.Context, e *pulsarwire.Entry, b *sources.Batch) error {
 	switch {
-	case id.LedgerID() < c.ledger:
-		c.rd.peeked = nil // after a reconnect a Reader repeats messages
+	case e.Ledger < c.ledger:
+		c.rd.done()
 		return nil
-	case id.LedgerID() > c.ledger:
-		return c.explain(ctx, b) // this ledger has ended, or a message is missing
+	case e.Ledger > c.ledger:
+		return c.explain(ctx) // this ledger has ended, or an entry is missing
 	}
-	c.seen(at(entry+1, 0))
-	behind := offset + 1
-	if index == size-1 {
-		behind = at(entry+1, 0)
+	c.seen(at(e.Entry+1, 0))
+	switch {
+	case e.Entry < entryOf(c.at):
+		c.rd.done()
+		return nil
+	case e.Entry > entryOf(c.at):
+		return c.explain(ctx)
+	}
+	if !c.rd.opened {
+		if err := e.Open(c.inflatedMost()); err != nil {
+			return c.unreadable(err)
+		}
+		c.rd.opened = true
+		c.rd.sizes.add(e.Size(), e.Messages)
 	}
 	switch {
-	case offset < c.at:
-		c.rd.peeked = nil
-		if entry == entryOf(c.at) && index == size-1 { // the range begins after its last message
-			c.moveTo(behind)
-		}
-		return nil
-	case entry > entryOf(c.at):
-		if index == 0 && c.at == offset {
-			break
-		}
-		return c.explain(ctx, b)
-	case offset > c.at:
-		return c.missing(fmt.Errorf("message %d of entry %d:%d came where message %d was next", index, c.ledger, entry, c.at-at(entry, 0)))
-	}
-	if m.GetEncryptionContext() != nil {
+	case e.Encrypted:
 		return c.malformed("the message is encrypted, and Headrace has no keys: let its producer write it plain, or read another topic")
+	case e.Chunk.Of > 0:
+		return c.chunk(ctx, e, b)
 	}
-	if err := c.put(b, record{offset: offset, behind: behind, key: m.Key(), value: m.Payload(), null: m.IsNullValue(),
-		properties: m.Properties(), event: m.EventTime(), published: m.PublishTime()}); err != nil {
-		return err
+	return c.messages(e, b)
+}
+
+// messages puts the messages of the entry at c.at into the batch, until the batch is full or
+// the range ends.
+func (c *cursor) messages(e *pulsarwire.Entry, b *sources.Batch) error {
+	next := at(e.Entry+1, 0)
+	for e.Read() < e.Messages {
+		index := e.Read()
+		offset, behind := at(e.Entry, int32(index)), at(e.Entry, int32(index+1))
+		if index == e.Messages-1 {
+			behind = next
+		}
+		if offset >= c.r.End || full(b) {
+			return nil
+		}
+		m, err := e.Next()
+		if err != nil {
+			return c.unreadable(err)
+		}
+		if offset < c.at {
+			continue
+		}
+		if err := c.put(b, m, offset, behind); err != nil {
+			c.rd.opened = false // the next call reads this message again
+			return err
+		}
+		c.moveTo(behind)
 	}
-	c.rd.peeked = nil
-	c.rd.sizes.add(len(m.Payload()), index == size-1)
-	c.moveTo(behind)
-	if index == size-1 && !c.rd.sizes.fits(c.rd.permits, c.there()) {
-		c.drop()
-	}
+	c.rd.done()
+	c.moveTo(next) // the range may begin after its last message
 	return nil
+}
+
+func full(b *sources.Batch) bool { return len(b.Recs) >= recordsMost || len(b.Arena) >= arenaMost }
+
+// inflatedMost is how many bytes of an entry are decompressed at most. It may have many
+// messages.
+func (c *cursor) inflatedMost() int64 { return max(inflatedLeast, 2*c.s.o.MaxRecord) }
+
+// unreadable returns the error for the entry at c.at, which has come and cannot be decoded.
+func (c *cursor) unreadable(err error) error {
+	if e, ok := errors.AsType[*pulsarwire.TooLarge](err); ok {
+		return c.tooLarge(c.at, e.Size)
+	}
+	return c.missing(fmt.Errorf("entry %d:%d cannot be read: %w", c.ledger, entryOf(c.at), err))
+}
+
+func (c *cursor) tooLarge(offset, size int64) error {
+	return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: offset},
+		Name: c.name(), Size: size, Limit: c.s.o.MaxRecord}
 }
 
 func (c *cursor) moveTo(offset int64) {
@@ -309,43 +365,42 @@ func (c *cursor) seen(head int64) {
 	}
 }
 
-// record is a message on its way into a Batch.
-type record struct {
-	offset, behind   int64
-	key              string
-	value            []byte
-	null             bool
-	properties       map[string]string
-	event, published time.Time
-}
-
-func (c *cursor) put(b *sources.Batch, r record) error {
-	if size := int64(len(r.key) + len(r.value)); size > c.s.o.MaxRecord {
-		return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: r.offset},
-			Name: c.name(), Size: size, Limit: c.s.o.MaxRecord}
+// put appends a message to the batch.
+func (c *cursor) put(b *sources.Batch, m *pulsarwire.Message, offset, behind int64) error {
+	if size := int64(len(m.Key) + len(m.Value)); size > c.s.o.MaxRecord {
+		return c.tooLarge(offset, size)
 	}
-	rec := sources.Record{Offset: r.offset, Next: min(r.behind, c.r.End), Tombstone: r.null}
-	if t := r.event; t.UnixMilli() > 0 {
-		rec.Time = t.UnixMilli()
-	} else if !r.published.IsZero() {
-		rec.Time = r.published.UnixMilli()
+	rec := sources.Record{Offset: offset, Next: min(behind, c.r.End), Tombstone: m.Null, Time: m.Published}
+	if m.Event > 0 {
+		rec.Time = m.Event
 	}
-	add := func(data string) [2]int32 {
-		from := int32(len(b.Arena))
-		b.Arena = append(b.Arena, data...)
-		return [2]int32{from, int32(len(b.Arena))}
+	if len(m.Properties) > 0 {
+		rec.Headers = headers(b, m.Properties)
 	}
-	if len(r.properties) > 0 {
-		for _, k := range slices.Sorted(maps.Keys(r.properties)) {
-			rec.Headers = append(rec.Headers, sources.Header{Key: add(k), Value: add(r.properties[k])})
-		}
-	}
-	rec.Key = add(r.key)
-	from := int32(len(b.Arena))
-	b.Arena = append(b.Arena, r.value...)
-	rec.Value = [2]int32{from, int32(len(b.Arena))}
+	rec.Key = add(b, m.Key)
+	rec.Value = add(b, m.Value)
 	b.Recs = append(b.Recs, rec)
 	return nil
+}
+
+func add(b *sources.Batch, data []byte) [2]int32 {
+	from := int32(len(b.Arena))
+	b.Arena = append(b.Arena, data...)
+	return [2]int32{from, int32(len(b.Arena))}
+}
+
+// headers are properties in the order of their keys. Of two with the same key the later one
+// counts, as for Pulsar's clients.
+func headers(b *sources.Batch, all []pulsarwire.Property) []sources.Header {
+	slices.SortStableFunc(all, func(x, y pulsarwire.Property) int { return bytes.Compare(x.Key, y.Key) })
+	h := make([]sources.Header, 0, len(all))
+	for i := range all {
+		if i+1 < len(all) && bytes.Equal(all[i].Key, all[i+1].Key) {
+			continue
+		}
+		h = append(h, sources.Header{Key: add(b, all[i].Key), Value: add(b, all[i].Value)})
+	}
+	return h
 }
 
 // malformed returns the error for a position that nobody can read.
@@ -365,4 +420,7 @@ func (c *cursor) missing(why error) error {
 		why, opensMost, c.p.topic, c.ledger, entryOf(c.at)))
 }
 
-var errLater = errors.New("pulsar: not there yet")
+var (
+	errLater = errors.New("pulsar: not there yet")
+	errMoved = errors.New("pulsar: another broker has the topic")
+)

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/oauth2"
 	client "github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -69,6 +70,14 @@ func explain(ctx context.Context, where string, err error) error {
 	}
 	if e, ok := errors.AsType[*oauth2.TokenError](err); ok {
 		return fmt.Errorf("the issuer gives no token for %s: check pulsar.auth.oauth2, and the client's secret (%s: %s)", where, e.ErrorCode, e.ErrorDescription)
+	}
+	if e, ok := errors.AsType[*pulsarwire.Refused](err); ok {
+		switch e.Code {
+		case pulsarwire.AuthenticationError, pulsarwire.AuthorizationError:
+			return fmt.Errorf("%s refused the login: check pulsar.auth (%w)", where, err)
+		case pulsarwire.InvalidTopicName, pulsarwire.UnsupportedVersion:
+			return fmt.Errorf("%s: %w", where, err)
+		}
 	}
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		switch e.Result() {

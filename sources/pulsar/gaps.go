@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	client "github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/headrace/headrace/sources"
 )
 
@@ -18,19 +16,18 @@ import (
 type entryKind uint8
 
 const (
-	ordinary    entryKind = iota // a message, or a batch of them
-	hole                         // no record: a marker, an aborted message, a chunk that is not the last
+	ordinary    entryKind = iota // a message, a batch of them, or a chunk of one
+	hole                         // no record: a marker, or an aborted message
 	uncommitted                  // part of an open transaction
-	lastChunk                    // the last chunk of a message
 )
 
 // entryInfo is the broker's answer about one entry.
 type entryInfo struct {
-	kind   entryKind
-	uuid   string // of a message in chunks
-	chunk  int
-	header http.Header
-	length int64 // of its payload
+	kind  entryKind
+	uuid  string // of a message in chunks
+	chunk int
+
+	published string // as the admin API writes it
 }
 
 // entry asks the broker what an entry is, without its payload.
@@ -41,27 +38,21 @@ func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (e
 	}
 	_ = res.Body.Close()
 	h := res.Header
-	info := entryInfo{header: h, length: res.ContentLength, uuid: h.Get("X-Pulsar-uuid")}
-	chunks, _ := strconv.Atoi(h.Get("X-Pulsar-num-chunks-from-msg"))
+	info := entryInfo{uuid: h.Get("X-Pulsar-uuid"), published: h.Get("X-Pulsar-publish-time")}
 	info.chunk, _ = strconv.Atoi(h.Get("X-Pulsar-chunk-id"))
 	switch {
 	case h.Get("X-Pulsar-marker-type") != "", h.Get("X-Pulsar-txn-aborted") == "true":
 		info.kind = hole
 	case h.Get("X-Pulsar-txn-uncommitted") == "true":
 		info.kind = uncommitted
-	case chunks > 1 && info.chunk < chunks-1:
-		info.kind = hole
-	case chunks > 1:
-		info.kind = lastChunk
 	}
 	return info, nil
 }
 
 // explain finds out why a later entry came instead of the one at c.at. If the entry at c.at
-// has no record, it moves c.at to the next entry. Otherwise it reads the entry in another
-// way or returns an error.
-func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
-	if m := c.rd.peeked; m != nil && m.ID().LedgerID() > c.ledger {
+// has no record, it moves c.at to the next entry. Otherwise it returns an error.
+func (c *cursor) explain(ctx context.Context) error {
+	if c.rd.cur.Ledger > c.ledger {
 		err := c.written(ctx) // perhaps the ledger has ended
 		if errors.Is(err, errLater) {
 			return c.rest(ctx)
@@ -81,46 +72,38 @@ func (c *cursor) explain(ctx context.Context, b *sources.Batch) error {
 	case hole:
 		c.moveTo(at(entryOf(c.at)+1, 0))
 		return nil
-	case lastChunk:
-		return c.assemble(ctx, info, b)
 	case uncommitted:
 		c.drop() // the later entry should not have come
 		return temporary(fmt.Errorf("%s: entry %d:%d belongs to a transaction that is open, and a later one came", c.p, c.ledger, entryOf(c.at)))
 	}
-	if c.emptyMessage(info) {
-		return c.putEmpty(info, b)
-	}
 	return c.missing(fmt.Errorf("entry %d:%d is there and did not come", c.ledger, entryOf(c.at)))
 }
 
-// ask finds out why nothing comes. It stops when a message comes: hundreds of cursors may ask
+// ask finds out why nothing comes. It stops when an entry comes: hundreds of cursors may ask
 // at once, and a busy broker takes seconds to answer them.
-func (c *cursor) ask(ctx context.Context, b *sources.Batch) error {
+func (c *cursor) ask(ctx context.Context) error {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	rd := c.rd
-	var m client.Message
-	var open, came bool
+	came := false
 	var wait sync.WaitGroup
+	ready := c.rd.wire.Ready()
 	wait.Go(func() {
 		select {
-		case m, open = <-rd.messages:
+		case <-ready:
 			came = true
 			stop()
 		case <-asking.Done():
 		}
 	})
-	err := c.asked(asking, b)
+	err := c.asked(asking)
 	stop()
-	wait.Wait()
-	if !came || c.rd != rd { // a Reader that was ended is opened again at c.at
-		return err
+	if wait.Wait(); came {
+		return nil // peek takes what came
 	}
-	_, err = c.came(m, open)
 	return err
 }
 
-func (c *cursor) asked(ctx context.Context, b *sources.Batch) error {
+func (c *cursor) asked(ctx context.Context) error {
 	select {
 	case c.s.asks <- struct{}{}:
 		defer func() { <-c.s.asks }()
@@ -130,7 +113,7 @@ func (c *cursor) asked(ctx context.Context, b *sources.Batch) error {
 	if c.opening {
 		return c.atHead(ctx)
 	}
-	return c.look(ctx, b)
+	return c.look(ctx)
 }
 
 // atHead finds out early whether a live cursor that was opened waits at the head. A stream
@@ -155,7 +138,7 @@ func (c *cursor) atHead(ctx context.Context) error {
 // look finds out why nothing comes. If the entry at c.at is not written yet, nothing is
 // wrong. It asks for the entry only if it exists, because a broker that is asked for a
 // later one fails and writes a page to its log.
-func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
+func (c *cursor) look(ctx context.Context) error {
 	err := c.written(ctx)
 	if errors.Is(err, errLater) {
 		return nil
@@ -176,10 +159,6 @@ func (c *cursor) look(ctx context.Context, b *sources.Batch) error {
 		c.seen(at(entryOf(c.at)+1, 0))
 		c.moveTo(at(entryOf(c.at)+1, 0))
 	case info.kind == uncommitted:
-	case info.kind == lastChunk:
-		return c.assemble(ctx, info, b)
-	case c.emptyMessage(info):
-		return c.putEmpty(info, b)
 	default:
 		if c.real++; c.real >= realTries {
 			c.real = 0
@@ -211,9 +190,14 @@ func (c *cursor) sameTopic(ctx context.Context) error {
 
 // rest waits for c.quiet, which grows until a message comes.
 func (c *cursor) rest(ctx context.Context) error {
-	t := time.NewTimer(c.quiet)
-	defer t.Stop()
+	quiet := c.quiet
 	c.quieter()
+	return sleep(ctx, quiet)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
@@ -275,31 +259,4 @@ func (c *cursor) found(ctx context.Context) error {
 		return errLater
 	}
 	return &sources.Diverged{Range: c.wanted(), Name: c.name(), Head: end}
-}
-
-// emptyMessage says whether the entry is a message of no bytes outside a batch. The library
-// takes such a message for damaged and skips it.
-func (c *cursor) emptyMessage(info entryInfo) bool {
-	return info.length == 0 && info.header.Get("X-Pulsar-num-batch-message") == "" && info.header.Get("X-Pulsar-Is-Encrypted") != "true"
-}
-
-func (c *cursor) putEmpty(info entryInfo, b *sources.Batch) error {
-	behind := at(entryOf(c.at)+1, 0)
-	if c.at == at(entryOf(c.at), 0) {
-		r := record{offset: c.at, behind: behind, key: info.header.Get("X-Pulsar-partition-key"), null: info.header.Get("X-Pulsar-null-value") == "true",
-			event: headerTime(info.header, "X-Pulsar-event-time"), published: headerTime(info.header, "X-Pulsar-publish-time"), properties: properties(info.header)}
-		if err := c.put(b, r); err != nil {
-			return err
-		}
-	}
-	c.moveTo(behind)
-	return nil
-}
-
-func headerTime(h http.Header, name string) time.Time {
-	t, err := time.Parse("2006-01-02T15:04:05.999Z07:00", h.Get(name))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }

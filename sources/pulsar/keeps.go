@@ -164,10 +164,9 @@ func (s *Source) publishedAt(ctx context.Context, p partition, at messageAt) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	text := info.header.Get("X-Pulsar-publish-time")
-	published, err := time.Parse(time.RFC3339Nano, text)
+	published, err := time.Parse(time.RFC3339Nano, info.published)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: when entry %s of %s was published is %q: %w", s.admin.where(), at, p, text, err)
+		return time.Time{}, fmt.Errorf("%s: when entry %s of %s was published is %q: %w", s.admin.where(), at, p, info.published, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,8 +105,8 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 			return err
 		}
 		for _, id := range ids {
-			// The official client logs in too.
-			r, err := src.(*Source).open(t.Context(), src.(*Source).All()[id], 0, 0, 1)
+			// The connection that reads logs in too.
+			r, err := src.(*Source).open(t.Context(), src.(*Source).All()[id], 0, 0)
 			if err != nil {
 				return err
 			}

@@ -6,89 +6,44 @@ import (
 	"sync"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
+	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-const (
-	pumpedMost = 128 // messages taken from a Reader that wait to be decoded
-	idleMost   = 16  // Readers that are kept for later ranges
-)
+const idleMost = 16 // Readers that are kept for later ranges
 
-// reader is one official Reader. It reads on from the place where it was opened and never
-// seeks: after a seek it may still deliver messages from its old place. Its users compare
-// each message's id with the expected one.
+// reader is one Reader. It reads on from the place where it was opened and never seeks. Its
+// users compare the id of each entry with the expected one.
 type reader struct {
-	s        *Source
-	p        partition
-	official client.Reader
-	messages chan client.Message
-	cancel   context.CancelFunc
-	pump     sync.WaitGroup
-	once     sync.Once
+	s    *Source
+	p    partition
+	wire *pulsarwire.Reader
+	once sync.Once
 
-	peeked  client.Message // has come and is not taken yet
-	permits int64          // see ahead.go
-	sizes   sizes          // of the entries that came
+	cur    pulsarwire.Entry // has come and is not read to its end, if has
+	has    bool
+	opened bool
+	parts  parts
+	sizes  sizes // of the entries that came
 	// The next message that this Reader delivers, set when it is kept. 0, 0: unknown.
 	ledger, offset int64
 }
 
-// open returns a Reader at an offset of a ledger, for a range of so many entries: a kept one
-// that fits, or a new one.
-func (s *Source) open(ctx context.Context, p partition, ledger, offset, entries int64) (*reader, error) {
-	if r := s.kept(p, ledger, offset, entries); r != nil {
+// open returns a Reader at an offset of a ledger: a kept one that fits, or a new one.
+func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*reader, error) {
+	if r := s.kept(p, ledger, offset); r != nil {
 		return r, nil
 	}
-	sizes := s.sizesOf(p)
-	permits := sizes.permitsFor(entries)
-	c, err := s.connection()
+	c, err := s.wireClient()
 	if err != nil {
 		return nil, err
 	}
-	type result struct {
-		*reader
-		err error
+	w, err := c.Read(ctx, p.url(), ledger, entryOf(offset))
+	if err != nil {
+		return nil, explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("opening %s at %d:%d: %w", p, ledger, entryOf(offset), err))
 	}
-	done := make(chan result, 1)
-	// The library's call has no context: it ends by itself within operationWithin.
-	if !s.begin(func() {
-		official, err := c.CreateReader(client.ReaderOptions{
-			Topic: p.url(), StartMessageID: client.NewMessageID(ledger, entryOf(offset), -1, -1), StartMessageIDInclusive: true,
-			ReceiverQueueSize: int(permits), SubscriptionRolePrefix: "headrace",
-			// Encrypted messages are delivered as they are, so that the cursor can report them.
-			Decryption: &client.MessageDecryptionInfo{KeyReader: noKeys{}, ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
-		})
-		if err != nil {
-			done <- result{err: err}
-			return
-		}
-		r := &reader{s: s, p: p, official: official, messages: make(chan client.Message, min(permits, pumpedMost)), permits: permits, sizes: sizes}
-		pumping, cancel := context.WithCancel(context.Background())
-		r.cancel = cancel
-		r.pump.Go(func() { r.run(pumping) })
-		done <- result{reader: r}
-	}) {
-		return nil, brokers.ErrClosed
-	}
-	select {
-	case res := <-done:
-		if res.err != nil {
-			return nil, explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("opening %s at %d:%d: %w", p, ledger, entryOf(offset), res.err))
-		}
-		return res.reader, nil
-	case <-ctx.Done():
-		end := func() {
-			if res := <-done; res.reader != nil {
-				res.reader.close()
-			}
-		}
-		if !s.begin(end) {
-			end()
-		}
-		return nil, ctx.Err()
-	}
+	return &reader{s: s, p: p, wire: w, sizes: s.sizesOf(p), parts: parts{most: s.o.MaxRecord}}, nil
 }
 
 // begin runs f in the background; Close waits for it. It returns false, and does not run f,
@@ -103,20 +58,23 @@ func (s *Source) begin(f func()) bool {
 	return true
 }
 
-// run moves messages into a channel, so that a cursor can see whether there is one now.
-func (r *reader) run(ctx context.Context) {
-	defer close(r.messages)
-	for {
-		m, err := r.official.Next(ctx)
-		if err != nil {
-			return
+// next returns the entry that is being read, or the next one that has come. The error says
+// why no more will come.
+func (r *reader) next() (*pulsarwire.Entry, error) {
+	if !r.has {
+		e, ok, err := r.wire.Next()
+		if !ok {
+			return nil, err
 		}
-		select {
-		case r.messages <- m:
-		case <-ctx.Done():
-			return
-		}
+		r.cur, r.has, r.opened = e, true, false
 	}
+	return &r.cur, nil
+}
+
+// done drops the entry that is being read.
+func (r *reader) done() {
+	r.cur.Release()
+	r.cur, r.has, r.opened = pulsarwire.Entry{}, false, false
 }
 
 // close ends the Reader. While the source is open it does so in the background, because the
@@ -128,11 +86,24 @@ func (r *reader) close() {
 }
 
 func (r *reader) end() {
-	r.once.Do(func() {
-		r.cancel()
-		r.pump.Wait()
-		r.official.Close()
-	})
+	r.once.Do(func() { r.wire.Close(context.Background()) })
+}
+
+// wireClient returns the client that reads. The first call makes it.
+func (s *Source) wireClient() (*pulsarwire.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Closed() {
+		return nil, brokers.ErrClosed
+	}
+	if s.wire == nil {
+		c, err := newWire(&s.o)
+		if err != nil {
+			return nil, explain(context.Background(), "Pulsar at "+s.o.Service, err)
+		}
+		s.wire = c
+	}
+	return s.wire, nil
 }
 
 // connection returns the official client. The first call makes it.
@@ -172,13 +143,13 @@ func (s *Source) keep(r *reader) {
 }
 
 // kept returns a stored Reader at a place, or nil if none fits.
-func (s *Source) kept(p partition, ledger, offset, entries int64) *reader {
+func (s *Source) kept(p partition, ledger, offset int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range s.idle {
 		if r.p == p && r.ledger == ledger && r.offset == offset {
 			s.idle = append(append([]*reader(nil), s.idle[:i]...), s.idle[i+1:]...)
-			if !r.sizes.fits(r.permits, entries) {
+			if _, err := r.next(); err != nil { // it has ended meanwhile
 				s.ending.Go(r.end)
 				return nil
 			}

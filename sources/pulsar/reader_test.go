@@ -75,7 +75,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	}
 }
 
-// A Reader that was opened before anybody knew how large the messages are is opened again.
+// A Reader begins before anybody knows how large the messages are.
 func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -97,8 +97,8 @@ func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Permits, as many messages that wait for us, and those of the Reader that was ended.
-	const most = 3 * permitsFirst
+	// Those that were permitted before the size was known, and what waits for us.
+	const most = 3 * entriesFirst
 	read := int64(0)
 	var batch sources.Batch
 	for {

@@ -11,6 +11,7 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -31,7 +32,8 @@ type Source struct {
 	cursors atomic.Int64   // that are open
 
 	mu     sync.Mutex                   // guards what follows
-	client client.Client                // made when something is read for the first time
+	client client.Client                // made when it is needed for the first time
+	wire   *pulsarwire.Client           // made when something is read for the first time
 	known  map[string]int64             // when each partition's topic was made, as first listed; by its full name
 	fixed  map[sources.PartitionID]bool // the end of the partition was found
 	listed map[sources.PartitionID][]sources.Segment
@@ -82,11 +84,11 @@ func Open(o Options) (*Source, error) {
 func (s *Source) Close() error {
 	s.MarkClosed()
 	s.mu.Lock()
-	idle, c := s.idle, s.client
-	s.idle, s.client = nil, nil
+	c, w := s.client, s.wire
+	s.idle, s.client, s.wire = nil, nil, nil
 	s.mu.Unlock()
-	for _, r := range idle {
-		r.close()
+	if w != nil {
+		w.Close() // its Readers end with it
 	}
 	s.ending.Wait()
 	if c != nil {
