@@ -28,12 +28,13 @@ var rules = []struct {
 	{"sources/files", []string{"sources", "internal/avrofile", "internal/dataset", "internal/parquet", "internal/storage", "internal/tfrecord"}},
 	{"sources/brokers", []string{"sources", "internal/dataset"}}, // what the adapters of brokers share
 	{"sources/kafka", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
-	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
+	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/pulsarwire"}},
 	{"internal/tfrecord", nil},                // a format: how its records are framed
 	{"internal/parquet", []string{"sources"}}, // a format: files to columns
 	{"internal/schema", nil},                  // what writers of Avro and Protobuf say of their records
 	{"internal/registry", []string{"sources", "internal/decode", "internal/schema"}}, // asks a schema registry while records are read
-	{"internal/remoting", nil}, // RocketMQ's protocol, for its adapter and its test broker
+	{"internal/remoting", nil},   // RocketMQ's protocol, for its adapter and its test broker
+	{"internal/pulsarwire", nil}, // what reading needs of Pulsar's protocol
 
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values

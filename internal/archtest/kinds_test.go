@@ -22,6 +22,7 @@ var notKinds = map[string][]string{
 	"flashckpt/manifest/validate.go": {"files"},         // a member of a manifest
 	"internal/chunk/locator.go":      {"landing:%s/%d"}, // the identity of a partition of pushed records
 	"internal/dataset/parse.go":      {"files"},         // where dead letters go
+	"internal/pulsarwire/client.go":  {"pulsar"},        // the scheme of an address
 	"master/landing/chunks.go":       {"landing"},       // a folder
 }
 

@@ -1,13 +1,13 @@
 package pulsar
 
 // This file bounds how much a Reader fetches ahead of us: no more entries than the range has,
-// and no more than aheadBytes hold.
+// and no more than aheadBytes hold, and what a broker reads at once.
 const (
 	aheadBytes   = 4 << 20
 	entriesFirst = 16 // while the sizes of a partition's entries are not known
 	entriesLeast = 2
 	entriesMost  = 1000
-	readAtOnce   = 100 // a broker reads so many entries at a time (dispatcherMaxReadBatchSize)
+	readAtOnce   = 100 // a broker reads so many entries at once, or 5 MiB (dispatcherMaxReadBatchSize, ...SizeBytes)
 	knownFrom    = 8   // from so many entries on, the average is used
 	knownMost    = 512 // after so many entries, all counts are halved
 )
@@ -24,14 +24,14 @@ func (z *sizes) add(bytes int64, messages int) {
 
 // ahead returns how many entries may come ahead of us, for a range that has so many left. If
 // messages is not 0, the broker may be asked for them by messages, of which an entry has so
-// many: then it is asked less often. Asked for messages, it sends up to readAtOnce entries
-// at once.
+// many. It is faster then, because it need not wait for the next permits after what it has
+// read at once; but it may send as much more.
 func (z *sizes) ahead(left int64) (entries int64, messages float64) {
 	if z.entries < knownFrom {
 		return min(entriesFirst, left), 0
 	}
 	entries = min(max(int64(aheadBytes/(z.bytes/z.entries+1)), entriesLeast), entriesMost, left)
-	if entries >= readAtOnce {
+	if left >= entries+readAtOnce {
 		messages = max(1, z.messages/z.entries)
 	}
 	return entries, messages

@@ -1,0 +1,401 @@
+package pulsarwire
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// broker is one end of connections in memory of the machine: it answers as its functions say.
+type broker struct {
+	t    testing.TB
+	l    net.Listener
+	work sync.WaitGroup
+
+	login  func(*peer, asked)
+	lookup func(asked) fields // of CommandLookupTopicResponse, without the request
+	flow   func(*peer, asked)
+
+	mu    sync.Mutex
+	peers []*peer
+}
+
+// peer is a connection as the broker has it.
+type peer struct {
+	b   *broker
+	net net.Conn
+	mu  sync.Mutex
+
+	consumer uint64 // the last that subscribed
+	start    asked  // where it begins
+}
+
+// asked are the numbers and texts of a command, by field.
+type asked struct {
+	kind    uint64
+	numbers map[protowire.Number]uint64
+	texts   map[protowire.Number][]byte
+}
+
+func parse(b []byte) asked {
+	a := asked{numbers: map[protowire.Number]uint64{}, texts: map[protowire.Number][]byte{}}
+	_ = eachField(b, func(n protowire.Number, number uint64, bytes []byte) {
+		if a.numbers[n] = number; bytes != nil {
+			a.texts[n] = bytes
+		}
+	})
+	return a
+}
+
+func newBroker(t testing.TB) *broker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{t: t, l: l}
+	b.login = func(p *peer, _ asked) { p.send(base(cmdConnected, fields(nil).text(1, "test").number(2, 20))) }
+	b.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://"+b.address()).number(3, 1) }
+	b.flow = func(*peer, asked) {}
+	b.work.Go(func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p := &peer{b: b, net: nc}
+			b.mu.Lock()
+			b.peers = append(b.peers, p)
+			b.mu.Unlock()
+			b.work.Go(p.run)
+		}
+	})
+	t.Cleanup(func() { b.close(); b.work.Wait() })
+	return b
+}
+
+func (b *broker) address() string { return b.l.Addr().String() }
+
+func (b *broker) close() {
+	_ = b.l.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.peers {
+		_ = p.net.Close()
+	}
+}
+
+func (p *peer) send(command fields) { p.sendWith(command, nil) }
+
+func (p *peer) sendWith(command fields, payload []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := binary.BigEndian.AppendUint32(nil, uint32(4+len(command)+len(payload)))
+	f = binary.BigEndian.AppendUint32(f, uint32(len(command)))
+	_, _ = p.net.Write(append(append(f, command...), payload...))
+}
+
+func (p *peer) entry(ledger, entry uint64, frame []byte) {
+	id := fields(nil).number(1, ledger).number(2, entry)
+	p.sendWith(base(cmdMessage, fields(nil).number(1, p.consumer).bytes(2, id)), frame)
+}
+
+func (p *peer) run() {
+	defer p.net.Close()
+	r := bufio.NewReader(p.net)
+	for {
+		var head [8]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[:])-4)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return
+		}
+		all := parse(body)
+		kind := all.numbers[1]
+		a := parse(all.texts[protowire.Number(kind)])
+		a.kind = kind
+		switch kind {
+		case cmdConnect, cmdAuthResponse:
+			p.b.login(p, a)
+		case cmdLookup:
+			p.send(base(cmdLookupResponse, p.b.lookup(a).number(4, a.numbers[2])))
+		case cmdSubscribe:
+			p.consumer, p.start = a.numbers[4], parse(a.texts[9])
+			p.send(base(cmdSuccess, fields(nil).number(1, a.numbers[5])))
+		case cmdFlow:
+			p.b.flow(p, a)
+		case cmdCloseConsumer:
+			p.send(base(cmdSuccess, fields(nil).number(1, a.numbers[2])))
+		case cmdPing:
+			p.send(base(cmdPong, nil))
+		}
+	}
+}
+
+func newTestClient(t testing.TB, o Config) *Client {
+	t.Helper()
+	if !strings.Contains(o.Service, "://") {
+		o.Service = "pulsar://" + o.Service
+	}
+	o.ConnectWithin, o.AnswerWithin = 10*time.Second, 10*time.Second
+	if o.AliveEvery == 0 {
+		o.AliveEvery = 10 * time.Second
+	}
+	c, err := NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func noLeaks(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+// await returns the next entry, or the error with which the Reader has ended.
+func await(t testing.TB, r *Reader) (Entry, error) {
+	t.Helper()
+	for {
+		if e, ok, err := r.Next(); ok || err != nil {
+			return e, err
+		}
+		select {
+		case <-r.Ready():
+		case <-t.Context().Done():
+			t.Fatal("nothing comes")
+		}
+	}
+}
+
+// A broker takes permits as Pulsar's does: it sends as many entries as there are permits, at
+// most 100 at once, and then takes a permit back for each of their messages. Whatever the
+// entries hold and however fast they are taken, all of them come, and no more of them wait
+// than the Reader has permitted.
+func TestAllEntriesComeAndNoMoreThanPermittedWait(t *testing.T) {
+	noLeaks(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 30 {
+		ahead, perEntry, messages := int64(1+rnd.IntN(50)), 1+rnd.IntN(40), 0.0
+		if rnd.IntN(2) == 0 {
+			messages = float64(perEntry)
+		}
+		const entries = 300
+		b := newBroker(t)
+		permits, next := int64(0), uint64(0)
+		b.flow = func(p *peer, a asked) {
+			for permits += int64(a.numbers[2]); permits > 0 && next < entries; {
+				for range min(permits, 100, entries-int64(next)) {
+					p.entry(5, 3+next, stored(metadata().number(11, uint64(perEntry)), nil))
+					next++
+					permits -= int64(perEntry)
+				}
+			}
+		}
+		c := newTestClient(t, Config{Service: b.address()})
+		r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := ahead
+		if messages > 0 {
+			most += 100
+		}
+		for i := range int64(entries) {
+			r.Permit(min(ahead, entries-i), messages)
+			e, err := await(t, r)
+			if err != nil || e.Ledger != 5 || e.Entry != 3+i {
+				t.Fatalf("entry %d:%d came, %v; want 5:%d", e.Ledger, e.Entry, err, 3+i)
+			}
+			if n := r.Queued() + 1; n > most {
+				t.Fatalf("%d entries wait, %d were permitted (%d messages in each, by messages: %v)", n, ahead, perEntry, messages > 0)
+			}
+			e.Release()
+		}
+		r.Close(t.Context())
+		c.Close()
+		b.close()
+	}
+}
+
+func TestAReaderBeginsWithItsEntryAndEndsWithItsTopic(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	b.flow = func(p *peer, _ asked) {
+		if p.start.numbers[1] != 5 || p.start.numbers[2] != 3 || p.start.numbers[4] != 0 {
+			t.Errorf("it begins at %v", p.start.numbers)
+		}
+		p.entry(5, 3, stored(metadata(), []byte("v")))
+		p.send(base(cmdCloseConsumer, fields(nil).number(1, p.consumer).number(2, 9)))
+	}
+	c := newTestClient(t, Config{Service: b.address()})
+	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Permit(1, 0)
+	if e, err := await(t, r); err != nil || e.Entry != 3 {
+		t.Fatal(e, err)
+	}
+	if _, err := await(t, r); !errors.Is(err, ErrMoved) {
+		t.Error(err)
+	}
+	r.Close(t.Context())
+}
+
+func TestAConnectionThatEndsEndsItsReadersAndTheNextReaderGetsAnother(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	b.flow = func(p *peer, _ asked) { _ = p.net.Close() }
+	c := newTestClient(t, Config{Service: b.address()})
+	for range 3 {
+		r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Permit(1, 0)
+		if _, err := await(t, r); err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), b.address()) {
+			t.Error(err)
+		}
+		r.Close(t.Context())
+	}
+}
+
+func TestABrokerFromWhichNothingComesIsGivenUp(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	c := newTestClient(t, Config{Service: b.address(), AliveEvery: 50 * time.Millisecond})
+	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen := b.peers[0]
+	frozen.mu.Lock() // it answers no ping
+	defer frozen.mu.Unlock()
+	if _, err := await(t, r); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		t.Error(err)
+	}
+	r.Close(t.Context())
+}
+
+func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
+	noLeaks(t)
+	first, second := newBroker(t), newBroker(t)
+	first.lookup = func(a asked) fields {
+		return fields(nil).text(1, "pulsar://"+second.address()).number(3, 0).flag(5, true)
+	}
+	second.lookup = func(a asked) fields {
+		if a.numbers[3] != 1 || string(a.texts[1]) != "persistent://a/b/c" {
+			t.Errorf("it is asked %v %q", a.numbers, a.texts)
+		}
+		return fields(nil).text(1, "pulsar://"+second.address()).number(3, 1)
+	}
+	c := newTestClient(t, Config{Service: first.address()})
+	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close(t.Context())
+	if second.peers[0].consumer == 0 {
+		t.Error("the first broker got the Reader")
+	}
+	// A proxy is told which broker is meant.
+	first.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://inside:6650").number(3, 1).flag(8, true) }
+	behind := ""
+	first.login = func(p *peer, a asked) {
+		if broker := string(a.texts[6]); broker != "" {
+			behind = broker
+		}
+		p.send(base(cmdConnected, nil))
+	}
+	if r, err = c.Read(t.Context(), "persistent://a/b/c", 5, 3); err != nil {
+		t.Fatal(err)
+	}
+	r.Close(t.Context())
+	if behind != "inside:6650" {
+		t.Errorf("the proxy was asked for %q", behind)
+	}
+	// Brokers that send us round for ever, and one that refuses.
+	first.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://"+first.address()).number(3, 0) }
+	if _, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3); err == nil || !strings.Contains(err.Error(), "20 times") {
+		t.Error(err)
+	}
+	first.lookup = func(asked) fields { return fields(nil).number(3, 2).number(6, 4).text(7, "not for you") }
+	_, err = c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if no, ok := errors.AsType[*Refused](err); !ok || no.Code != AuthorizationError || no.Message != "not for you" {
+		t.Error(err)
+	}
+}
+
+// token is a login whose text changes each time.
+type token struct{ n int }
+
+func (*token) Name() string                                 { return "token" }
+func (k *token) GetData() ([]byte, error)                   { k.n++; return fmt.Append(nil, "token ", k.n), nil }
+func (*token) GetTLSCertificate() (*tls.Certificate, error) { return nil, nil }
+
+func TestALoginIsRenewedWhenTheBrokerAsks(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	seen := make(chan string, 10)
+	b.login = func(p *peer, a asked) {
+		if a.kind == cmdConnect {
+			seen <- string(a.texts[5]) + ": " + string(a.texts[3])
+			p.send(base(cmdConnected, nil))
+			return
+		}
+		response := parse(a.texts[2])
+		seen <- string(response.texts[1]) + ": " + string(response.texts[2])
+	}
+	b.flow = func(p *peer, _ asked) { p.send(base(cmdAuthChallenge, nil)) }
+	c := newTestClient(t, Config{Service: b.address(), Auth: &token{}})
+	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Permit(1, 0)
+	for _, want := range []string{"token: token 1", "token: token 2"} {
+		if got := <-seen; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	r.Close(t.Context())
+}
+
+func TestARefusedLoginAndACancelledCallEndAtOnce(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	b.login = func(p *peer, _ asked) {
+		p.send(base(cmdError, fields(nil).number(1, 1<<64-1).number(2, uint64(AuthenticationError)).text(3, "who are you")))
+	}
+	c := newTestClient(t, Config{Service: b.address()})
+	_, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if no, ok := errors.AsType[*Refused](err); !ok || no.Code != AuthenticationError {
+		t.Error(err)
+	}
+	began := make(chan struct{})
+	b.login = func(*peer, asked) { close(began) } // it never answers
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-began; cancel() }()
+	if _, err := c.Read(ctx, "persistent://a/b/c", 5, 3); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
