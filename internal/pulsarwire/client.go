@@ -43,7 +43,7 @@ type Client struct {
 
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
-	work sync.WaitGroup
+	work sync.WaitGroup // connections, and those that are being made
 
 	mu    sync.Mutex
 	conns map[address]*dialed
@@ -95,7 +95,7 @@ func (c *Client) Close() {
 	for _, d := range all {
 		<-d.done
 		if d.conn != nil {
-			d.conn.close()
+			d.conn.fail(errClosed)
 		}
 	}
 	c.work.Wait()

@@ -22,7 +22,6 @@ type conn struct {
 	most  int64 // bytes of a message
 	heard atomic.Int64
 	ended chan struct{} // closed by fail
-	work  sync.WaitGroup
 
 	writing sync.Mutex
 	out     []byte
@@ -94,13 +93,8 @@ func (k *conn) renew() error {
 // start begins to read.
 func (k *conn) start() {
 	k.heard.Store(time.Now().UnixNano())
-	k.work.Go(k.read)
-	k.work.Go(k.keepAlive)
-}
-
-func (k *conn) close() {
-	k.fail(errClosed)
-	k.work.Wait()
+	k.c.work.Go(k.read)
+	k.c.work.Go(k.keepAlive)
 }
 
 // fail ends the connection, and all requests and Readers on it.
@@ -206,7 +200,7 @@ func (k *conn) read() {
 		case cmdPing:
 			k.send(base(cmdPong, nil))
 		case cmdAuthChallenge:
-			k.work.Go(func() { // an issuer may have to be asked
+			k.c.work.Go(func() { // an issuer may have to be asked
 				if err := k.renew(); err != nil {
 					k.fail(err)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"sync"
 )
 
@@ -101,14 +102,14 @@ func (r *Reader) Permit(entries int64, messages float64) {
 			have += n
 		}
 	}
-	more := want - have - r.permits
+	more := min(want-have-r.permits, math.MaxInt32)
 	if r.err != nil || r.closed || more <= 0 || have+max(r.permits, 0) > want/2 {
 		r.mu.Unlock()
 		return
 	}
 	r.permits += more
 	r.mu.Unlock()
-	r.conn.send(flowCommand(r.id, uint64(min(more, 1<<31-1))))
+	r.conn.send(flowCommand(r.id, uint64(more)))
 }
 
 // Close ends the Reader. It waits until the broker has ended it too, if the connection is

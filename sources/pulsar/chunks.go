@@ -40,8 +40,8 @@ func (a *parts) add(e *pulsarwire.Entry) {
 	case max(c.Size, c.Total) > a.most:
 		return
 	case c.ID == 0:
-		p = &part{uuid: c.UUID, stored: make([]byte, 0, c.Total)}
-	case p == nil || p.next != c.ID:
+		p = &part{uuid: c.UUID}
+	case p == nil || p.next != c.ID || int64(len(p.stored)+len(e.Stored())) > a.most:
 		return
 	}
 	p.stored, p.next = append(p.stored, e.Stored()...), c.ID+1
