@@ -21,7 +21,8 @@ type node struct {
 	cut   Time       // its way to the master is cut until then
 	links []*link
 
-	memory []*copied // checkpoints of its trainers
+	memory   []*copied // checkpoints of its trainers
+	replicas []*copied // of other nodes' trainers
 }
 
 // agent is the shell around hold.Core, with what agent/feed does beside it.

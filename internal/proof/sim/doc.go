@@ -40,6 +40,7 @@
 //	save.go       checkpoints: saved by one or all ranks, bound, removed
 //	storage.go    the folder they lie in, and power loss
 //	memory.go     those in the memory of a node
+//	replicas.go   their replicas in the memory of another one
 //	restore.go    who goes back to one; cut.go: a cut against its model
 //	records.go    event times; how many records a cut says it has
 //	pause.go      exact saves of a shared model, while nobody yields

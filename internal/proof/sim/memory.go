@@ -23,6 +23,7 @@ type copied struct {
 // stay as they were.
 func (p *plan) drawMemory(seed uint64) {
 	p.memory = p.model != shared && p.saves > 0 && p.carries == 0 && seed%4 < 2
+	p.replicas = p.memory && p.nodes > 1 && seed%8 != 0
 }
 
 // copyInto begins a copy of the model in a slot of t's node. A rank has two slots. One that
@@ -66,6 +67,9 @@ func (s *saving) complete() bool {
 	w.storage.models[uint64(s.m.cut.ID)] = s.m.model
 	w.seen.inMemory++
 	w.tracef(t.name, "cut %x of step %d is in the memory of %s, damaged: %v", uint64(s.m.cut.ID), s.m.cut.Step, t.node.name, c.bad)
+	if w.plan.replicas {
+		t.node.replicate(w, c)
+	}
 	if !s.writes || !s.stores {
 		return s.done()
 	}

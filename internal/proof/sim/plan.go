@@ -40,8 +40,10 @@ type plan struct {
 	sharded bool // replicated: all ranks write
 	keep    int  // checkpoints
 	memory  bool // each save is a copy in the node's memory first, and goes on to storage sometimes
-	apart   bool // private: each rank has a folder of its own, and sees no other's
-	write   Time // of one call of the checkpoints' file system, at most
+	// replicas: what is complete in the memory of a node goes to that of another one too
+	replicas bool
+	apart    bool // private: each rank has a folder of its own, and sees no other's
+	write    Time // of one call of the checkpoints' file system, at most
 
 	trouble  Time // until then
 	every    Time // between two troubles, at most

@@ -47,6 +47,7 @@ func (t *trainer) folder() int64 {
 
 func (g *going) offer() {
 	t, w := g.t, g.t.w
+	t.fetch()
 	c := &pb.Restore{Mode: pb.Restore_NEWEST}
 	m := g.better
 	newest := w.storage.newest(g.rank, &g.failed)

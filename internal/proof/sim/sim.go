@@ -55,7 +55,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims, inMemory, fromMemory int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims, inMemory, fromMemory, fetched int }
 
 	tracing bool
 	out     io.Writer
@@ -82,6 +82,7 @@ type Result struct {
 	Crossed int // grants of a live source after all of its history
 	Memory  int // checkpoints that were complete in memory
 	Slots   int // restores from one of them
+	Fetched int // replicas that a rank has taken from another node
 	Gone    int // how often a cut was compared with what is deleted
 	Taken   int // ranks whose rows somebody took back
 	Reached int // how many of the seed's troubles came
@@ -152,7 +153,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, Fetched: w.seen.fetched, End: w.now}
 	}()
 	w.begin()
 	w.run()

@@ -289,7 +289,7 @@ func (w *World) killNode(n *node) {
 		t.noFile = true
 	}
 	n.files = nil
-	n.memory = nil
+	n.memory, n.replicas = nil, nil
 	w.storage.powerLoss(n)
 }
 
