@@ -282,7 +282,8 @@ def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
     text = run(0)
     at, source = text.split("went back: ")[1].split()[:2]
     assert source == "storage", text
-    assert int(at) % 5 == 0, text
+    # Each 5th step, or a newer one, if that one's slot was used again before storage had time for it.
+    assert 5 <= int(at) <= second, text
     ids = range(n)
     whole = f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} "
     assert whole in text, text + job.logs()
@@ -343,7 +344,7 @@ def test_two_ranks_of_ddp_go_on_from_memory(job: Any, rng: random.Random, zygote
     texts = run()
     at, source = back(texts)
     assert source == "storage"
-    assert at % 5 == 0
+    assert 5 <= at <= second  # as above
     ids = range(n)
     whole = f"sums {[n, sum(ids), sum(i * i for i in ids)]} "
     for text in texts:
