@@ -283,7 +283,12 @@ def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> No
         part.rename(job.data / f"{written:05}.csv")
         written += rows
         full = written // 200
-        poll(lambda: all(len(run.lines(r, "round")) >= full for r in (0, 1)), 120)  # noqa: B023
+        try:
+            poll(lambda: all(len(run.lines(r, "round")) >= full for r in (0, 1)), 120)  # noqa: B023
+        except AssertionError:  # seen once in a busy CI: say who holds what
+            said = job.headrace("status", "rows").stdout + job.headrace("status").stdout
+            said += "".join(r.log.read_text() for r in run.ranks) + job.logs()
+            raise AssertionError(f"round {full} did not come after file {written}:\n{said}") from None
         at = [len(run.lines(r, "round")) for r in (0, 1)]
         assert at == [full, full]
     poll(lambda: counts()["leased"] == 0, 120)  # all steps are durable
