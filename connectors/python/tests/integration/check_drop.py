@@ -263,7 +263,8 @@ def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> 
 
 def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> None:
     """Files come one by one, each for one rank. The rows of a file that fill no round wait;
-    max_wait closes none. They are in the round that the next files fill."""
+    max_wait closes none. They are in the round that the next files fill. All rows have the same
+    length: what the ranks hold is leveled in bytes (docs/ROUNDS.md)."""
     spec = job.folder / "rows.yaml"
     spec.write_text(
         f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms}}\n"
@@ -279,7 +280,7 @@ def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> No
 
     for rows in (150, 150, 60, 240):  # rounds of 200
         part = job.data / f".{written:05}"
-        part.write_text("".join(f"{i}\n" for i in range(written, written + rows)))
+        part.write_text("".join(f"{i:05}\n" for i in range(written, written + rows)))
         part.rename(job.data / f"{written:05}.csv")
         written += rows
         full = written // 200
