@@ -19,8 +19,8 @@ type conn struct {
 	to    address
 	net   net.Conn
 	in    *bufio.Reader
-	most  int64 // bytes of a message
-	heard atomic.Int64
+	most  int64         // bytes of a message
+	heard atomic.Int64  // when something came, ns
 	ended chan struct{} // closed by fail
 
 	writing sync.Mutex
@@ -33,8 +33,21 @@ type conn struct {
 }
 
 func newConn(c *Client, to address, nc net.Conn) *conn {
-	return &conn{c: c, to: to, net: nc, in: bufio.NewReaderSize(nc, readBuffer), most: maxMessageSize, ended: make(chan struct{}),
+	k := &conn{c: c, to: to, net: nc, most: maxMessageSize, ended: make(chan struct{}),
 		waiting: map[uint64]chan<- command{}, readers: map[uint64]*Reader{}}
+	k.in = bufio.NewReaderSize(hearing{k}, readBuffer)
+	return k
+}
+
+// hearing notes when something came: a large entry may need longer than two pings.
+type hearing struct{ k *conn }
+
+func (h hearing) Read(b []byte) (int, error) {
+	n, err := h.k.net.Read(b)
+	if n > 0 {
+		h.k.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
 }
 
 // login is the first exchange on a connection.
@@ -174,7 +187,6 @@ func (k *conn) read() {
 			k.fail(err)
 			return
 		}
-		k.heard.Store(time.Now().UnixNano())
 		switch c.kind {
 		case cmdMessage:
 			k.mu.Lock()

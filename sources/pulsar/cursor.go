@@ -21,7 +21,7 @@ const (
 	inflatedLeast = 64 << 20 // see inflatedMost
 
 	movedWithin = operationWithin        // after a broker gave a topic up, so long another is looked for
-	movedRest   = 100 * time.Millisecond // between two tries
+	movedRest   = 100 * time.Millisecond // before each try
 
 	quietOpen  = 10 * time.Millisecond  // after so long without a first message, a live cursor asks whether it stands at the head
 	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
@@ -141,6 +141,12 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 		}
 		e, err := c.peek(ctx, len(b.Recs) == 0)
 		if errors.Is(err, errMoved) {
+			if len(b.Recs) > 0 {
+				return nil
+			}
+			if err := sleep(ctx, movedRest); err != nil {
+				return err
+			}
 			continue
 		}
 		if err != nil {
