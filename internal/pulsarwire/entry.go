@@ -147,7 +147,7 @@ func (e *Entry) Open(most int64) error {
 		case 8:
 			e.codec = number
 		case 9:
-			e.size = int64(number)
+			e.size = int64(uint32(number)) // as the protocol has it: 32 bits
 		case 11:
 			e.batch, messages = true, int64(int32(number))
 		case 13:

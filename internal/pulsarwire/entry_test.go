@@ -189,7 +189,11 @@ func TestADamagedEntryIsAnErrorThatSaysWhy(t *testing.T) {
 			t.Errorf("%s: %v; want %q", what, err, c.want)
 		}
 	}
-	e := Entry{frame: stored(metadata().number(8, 3).number(9, 1<<30), []byte("small"))}
+	e := Entry{frame: stored(metadata().number(8, 3).number(9, 1<<64-5), []byte("small"))} // no size of 32 bits
+	if err := e.Open(1 << 20); err == nil {
+		t.Error("a size that is negative as an int64 is taken")
+	}
+	e = Entry{frame: stored(metadata().number(8, 3).number(9, 1<<30), []byte("small"))}
 	if large, ok := errors.AsType[*TooLarge](e.Open(1 << 20)); !ok || large.Size != 1<<30 {
 		t.Errorf("%+v; it says that it has 1 GiB", large)
 	}
@@ -209,6 +213,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add([]byte(m), compress(f, codec, plain))
 	}
 	f.Add([]byte(metadata().text(26, "u").number(27, 2).number(28, 9).number(29, 1)), []byte("part"))
+	f.Add([]byte(metadata().number(8, 4).number(9, 1<<64-5)), []byte("small"))
 	f.Add([]byte(metadata().bytes(13, keyValue("k", "v"))), []byte("secret"))
 	f.Fuzz(func(t *testing.T, m, payload []byte) {
 		const most = 1 << 16

@@ -22,10 +22,10 @@ func (z *sizes) add(bytes int64, messages int) {
 	}
 }
 
-// ahead returns how many entries may come ahead of us, for a range that has so many left. If
-// messages is not 0, the broker may be asked for them by messages, of which an entry has so
-// many. It is faster then, because it need not wait for the next permits after what it has
-// read at once; but it may send as much more.
+// ahead returns how many entries may come ahead of us, for a range that has so many left.
+// messages is how many messages an entry has on average, or 0. If it is not 0, the Reader
+// gives permits for messages: the broker is faster, because it reads on without waiting for
+// permits, but it may send up to readAtOnce entries more. With 0 it sends no more than asked.
 func (z *sizes) ahead(left int64) (entries int64, messages float64) {
 	if z.entries < knownFrom {
 		return min(entriesFirst, left), 0

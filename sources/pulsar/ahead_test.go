@@ -16,7 +16,7 @@ func TestAsManyEntriesComeAheadAsTheRangeAndItsMemoryHold(t *testing.T) {
 		{"large messages", 100, 1 << 20, 1, 5000, 3, 1},
 		{"messages of 5 MiB", 100, 5 << 20, 1, 5000, entriesLeast, 1},
 		{"batches of 256", 100, 128 << 10, 256, 5000, 31, 256},
-		{"batches of 256, of which few are left", 100, 128 << 10, 256, 130, 31, 0},
+		{"batches of 256, near the end of the range", 100, 128 << 10, 256, 130, 31, 0},
 		{"batches of 10", 100, 5000, 10, 5000, 838, 10},
 		{"the range has one entry", 100, 5000, 10, 1, 1, 0},
 		{"the range has fewer entries than a broker reads at once", 100, 5000, 10, readAtOnce, readAtOnce, 0},

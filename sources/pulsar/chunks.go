@@ -16,7 +16,7 @@ import (
 
 const (
 	lookBackMost = 10_000 // entries
-	partsMost    = 16     // messages of which some chunks have come
+	partsMost    = 16     // messages that wait for their other chunks
 )
 
 // parts are the chunks that a Reader has met, of messages whose last chunk has not come.

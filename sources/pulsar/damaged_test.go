@@ -120,7 +120,7 @@ func TestAnEntryThatComesDamagedIsReadAgainAndThenNamed(t *testing.T) {
 			t.Errorf("%d damages: %v", damages, err)
 		}
 		if strings.Join(got, "|") != strings.Join(want, "|") || left.Load() > 0 {
-			t.Errorf("%d damages, of which %d did not come: %q, want %q", damages, max(0, left.Load()), got, want)
+			t.Errorf("%d damages, %d of them unused: %q, want %q", damages, max(0, left.Load()), got, want)
 		}
 		if err := errors.Join(c.Close(), s.Close()); err != nil {
 			t.Error(err)
