@@ -20,6 +20,7 @@ SMALLEST = {
     "bench.freshness.bench --source pulsar": ["--source", "pulsar", *FRESHNESS],
     "bench.freshness.bench --source rocketmq": ["--source", "rocketmq", *FRESHNESS],
     "bench.landing.bench": ["--records", "2000", "--rounds", "1", "--rate", "1000", "--seconds", "1"],
+    "bench.flash.bench": ["--mib", "4", "--rounds", "2", "--persists", "2", "--rivals", "0"],
     "bench.flash.deltas": ["--mib", "4", "--rounds", "1"],
     "bench.rounds.bench": ["--steps", "25", "--pairs", "1"],
     "bench.rocketmq.bench": ["--records", "4000", "--rounds", "1"],

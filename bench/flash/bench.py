@@ -50,7 +50,7 @@ def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, py
             "--model",
             "replicated",
             "--max-restarts",
-            "1",
+            "2",
             "--http",
             "off",
             "--state",
@@ -69,31 +69,46 @@ def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, py
         if done.returncode != 0:
             raise SystemExit(done.stdout + done.stderr)
         found = json.loads(out.read_text())
-    ratios = sorted(save / floor for save, floor in zip(found["save"], found["floor"]))
-    others = {
-        f"{name}_blocks_times_ours": round(statistics.median(t / o for t, o in zip(took, found["rivals"]["ours"])), 2)
-        for name, took in found.get("rivals", {}).items()
-        if name != "ours"
-    }
+    for name in ("restore_at_once", "restore"):
+        if found[name]["source"] != "memory":
+            raise SystemExit(f"it was restored from {found[name]['source']}:\n{done.stdout}{done.stderr}")
+    ratios = sorted(over(found, "save", "floor"))
     restore = found["restore"]
-    if restore["source"] != "memory":
-        raise SystemExit(f"it was restored from {restore['source']}:\n{done.stdout}{done.stderr}")
-    return {
+    figures = {
         "floor_s": round(statistics.median(found["floor"]), 4),
         "save_over_floor_median": round(statistics.median(ratios), 3),
         "save_over_floor_p99": round(ratios[min(len(ratios) - 1, int(len(ratios) * 0.99))], 3),
         "first_save_over_floor": round(found["first"], 3),
-        **others,
-        "durable_s": round(statistics.median(found["persist"]), 3),
-        "durable_over_dd": round(statistics.median(p / d for p, d in zip(found["persist"], found["dd"])), 3),
-        "rate_kept_while_persisting": round(statistics.median(r["persist"] / r["alone"] for r in found["rate"]), 3),
-        "map_ms": round(1000 * restore["mapped_s"], 2),
-        "restore_call_ms": round(1000 * restore["called_s"], 1),
-        "of_it_checksum_ms": round(1000 * restore["checksum_s"], 1),
-        "bare_mmap_ms": round(1000 * restore["bare_mmap_s"], 2),
-        "copy_into_model_over_warm_copy": round(restore["copied_s"] / restore["warm_copy_s"], 3),
-        "ready_over_warm_copy": round((restore["called_s"] + restore["copied_s"]) / restore["warm_copy_s"], 3),
     }
+    for name in found:
+        if name.startswith("rival_") and name != "rival_ours":
+            times = statistics.median(over(found, name, "rival_ours"))
+            figures[f"{name[len('rival_') :]}_blocks_times_ours"] = round(times, 2)
+    figures |= {
+        "durable_s": round(statistics.median(found["persist"]), 3),
+        "durable_over_dd": round(statistics.median(over(found, "persist", "dd")), 3),
+        "rate_kept_while_persisting": round(statistics.median(over(found, "rate_persist", "rate_alone")), 3),
+    }
+    if "rate_dcp" in found:
+        kept = statistics.median(over(found, "rate_dcp", "rate_alone_dcp"))
+        figures["rate_kept_while_dcp_saves"] = round(kept, 3)
+    return figures | {
+        "map_ms": round(1000 * restore["mapped_s"], 2),
+        "bare_mmap_ms": round(1000 * restore["bare_mmap_s"], 2),
+        "restore_call_ms": round(1000 * restore["called_s"], 1),
+        "copy_into_model_over_warm_copy": round(restore["copied_s"] / restore["warm_copy_s"], 3),
+        "ready_over_warm_copy": ready(restore),
+        "ready_over_warm_copy_at_once": ready(found["restore_at_once"]),
+    }
+
+
+def over(found: dict, one: str, other: str) -> list[float]:
+    return [a / b for a, b in zip(found[one], found[other])]
+
+
+def ready(restore: dict) -> float:
+    """restore() and the copy into the model, over a copy from warm memory."""
+    return round((restore["called_s"] + restore["copied_s"]) / restore["warm_copy_s"], 3)
 
 
 def torch_python() -> str:
@@ -105,9 +120,9 @@ def torch_python() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=16)
-    parser.add_argument("--persists", type=int, default=3)
+    parser.add_argument("--persists", type=int, default=4)
     parser.add_argument(
         "--rivals", type=int, default=3, help="turns of torch.save and DCP's async_save; 0: without torch"
     )

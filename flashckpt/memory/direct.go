@@ -22,7 +22,8 @@ const (
 )
 
 // Direct is this machine's file system. Large images are written to it past the page
-// cache, by some writers at a time, where the file system can do that.
+// cache, by some writers at a time, where the file system can do that. The writers' threads
+// give way to the trainer's.
 type Direct struct{ manifest.OS }
 
 // image writes b as a file, syncs it, and gives the checksum of what was written. ok is
@@ -48,6 +49,7 @@ func (Direct) image(path string, b []byte, padded []byte, ended func() error) (c
 	)
 	for w := range writers {
 		wg.Go(func() {
+			behind()
 			first[w] = guarded(func() error {
 				for at := w * stride; at < len(padded); at += writers * stride {
 					if err := ended(); err != nil {
@@ -61,9 +63,12 @@ func (Direct) image(path string, b []byte, padded []byte, ended func() error) (c
 			})
 		})
 	}
-	first[writers] = guarded(func() error {
-		crc = manifest.CRC64(crc64nvme.Checksum(b))
-		return nil
+	wg.Go(func() {
+		behind()
+		first[writers] = guarded(func() error {
+			crc = manifest.CRC64(crc64nvme.Checksum(b))
+			return nil
+		})
 	})
 	wg.Wait()
 	for _, err := range first {

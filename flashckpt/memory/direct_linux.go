@@ -2,6 +2,7 @@ package memory
 
 import (
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,3 +12,14 @@ const past = unix.O_DIRECT
 
 // room takes the room of a file before it is written: a full disk is told now.
 func room(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
+
+// niceness of the threads that write a checkpoint: beside a trainer that uses all cores they
+// get a small share of them.
+const niceness = 15
+
+// behind makes the calling goroutine's thread give way to all others. The thread ends with
+// the goroutine, so call it only in a goroutine of its own.
+func behind() {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness) // else it is as important as others
+}

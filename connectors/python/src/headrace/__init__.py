@@ -54,6 +54,9 @@ File map:
     _covered.py   which rows of this process are in a checkpoint
     _flash.py     saves to memory, and from there to storage
     _memory.py    a rank's slots: which one is written
+    _copying.py   copies of a whole state, by some threads
+    _checksum.py  checksums of large memory, by some threads
+    _verified.py  slots that were compared with their checksums, for a restore
     _peers.py     checkpoints in the memory of other nodes
     _image.py     a state as a safetensors image
     _slots.py     slots: files that outlive the process

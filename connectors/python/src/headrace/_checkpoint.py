@@ -143,9 +143,7 @@ class Checkpointer:
             raise ValueError(f"slots={slots}; one is written while another one stays whole")
         if self._trainer.model not in ("replicated", "private"):
             raise ValueError("memory=True is for a replicated or private model: a shared one outlives its trainers")
-        flash = Flash(self, slots)
-        flash.warm()
-        return flash
+        return Flash(self, slots)
 
     def prepare(self, state: Any) -> None:
         """Makes room in memory for such a state, in the background, so that the first
@@ -446,7 +444,7 @@ class Checkpointer:
         self._deltas.reset()
         restored = _restore.restore(self._trainer, self._at, step, self._flash, only)
         if self._flash is not None:
-            self._flash.warm()
+            self._flash.warm(restored is not None)
         return restored
 
     # The end.

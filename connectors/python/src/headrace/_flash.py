@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from ._memory import InMemory, Memory, Written
 from ._peers import AtPeer, Peers
 from ._saved import Saved
 from ._slots import Reading
+from ._verified import Verified
 
 if TYPE_CHECKING:
     from ._checkpoint import Checkpointer
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 _LOOK = 0.02  # seconds between two looks
+_COPIED_PER_SECOND = 2 << 30  # bytes, by a program that copies what was restored
 FILE_NAME = "state.safetensors"  # on storage
 VERSION = 1  # of what a slot says of itself
 
@@ -129,15 +132,26 @@ class Flash:
         self.peers = Peers(self._trainer, self.folder, self._trainer.model == "replicated" and not self._shard)
         # One that is copied to another node is pinned meanwhile: it takes a slot of its own.
         self.memory = Memory(self.folder, self._trainer.rank, slots, self.peers.copies())
+        self._verified = Verified()
         self._size = 0  # of a slot that was restored from another node
         self._told = False  # that there is no room
         self._changed = threading.Condition()
         self._want: tuple[Saved, str, int] | None = None
         self._writing = False
         self._followers: list[Saved] = []  # saves that a newer one has taken the place of
+        there = self.candidates()[0]
+        self._verified.begin(there, self.group)
+        if not there:  # else after the restore, which it would slow down
+            self.warm()
+
+    @property
+    def group(self) -> bool:
+        """Other ranks have to go back to the same checkpoint."""
+        return self._trainer.model == "replicated" and self._trainer.world_size > 1
 
     def copy(self, state: Any) -> Written | None:
         """Copies the state into a slot. None: there is no room, and that was said."""
+        self._verified.close()  # nobody goes back any more
         deltas = self._owner._deltas
         flat = deltas.flatten(state) if deltas.names else _state.flatten(state, self._owner._own)
         try:
@@ -251,6 +265,10 @@ class Flash:
         whole, why = self._fitting(found)
         return whole, [*faults, *why]
 
+    def gone_back(self) -> None:
+        """The restore has ended."""
+        self._verified.close()
+
     def restored(self, manifest: Manifest) -> None:
         """The state is mapped, or read."""
         if isinstance(manifest, AtPeer):
@@ -271,7 +289,7 @@ class Flash:
                 continue
             world = int(m.fields["world_size"])
             if trainer.model == "private" or world == trainer.world_size:
-                whole.append(m)
+                whole.append(dataclasses.replace(m, verified=self._verified))
                 continue
             why.append(
                 f"step {m.step} lies in memory of a group of {world} ranks, and this one has {trainer.world_size}"
@@ -282,8 +300,9 @@ class Flash:
         """Of this rank's checkpoints in memory; 0: there is none."""
         return max((m.order for m in _memory.found(self.folder, self._trainer.rank)), default=0)
 
-    def warm(self) -> None:
-        """Prepares the memory for a state as large as the newest checkpoint."""
+    def warm(self, restored: bool = False) -> None:
+        """Prepares the memory for a state as large as the newest checkpoint. restored: the
+        program is about to copy it into its model, so this waits for about as long as that takes."""
         sizes = [os.path.getsize(path) for path in self.folder.of(self._trainer.rank)]
         if not any(sizes) and self._size:
             sizes = [self._size]
@@ -296,15 +315,20 @@ class Flash:
                 ]
             except HeadraceError:
                 return
-        self.memory.warm(max(sizes, default=0))
+        size = max(sizes, default=0)
+        self.memory.warm(size, delay=max(1.0, size / _COPIED_PER_SECOND) if restored else 0.0)
 
     def prepare(self, state: Any) -> None:
         """Prepares the memory for that state."""
-        self.memory.warm(_memory.size_of(_image.Layout(_state.flatten(state)).size))
+        deltas = self._owner._deltas
+        flat = deltas.flatten(state) if deltas.names else _state.flatten(state, self._owner._own)
+        layout = _image.Layout(flat)
+        self.memory.warm(_memory.size_of(layout.size), layout)
 
     def close(self, ended: bool) -> None:
         """ended: the trainer ends as it should. Then slots go whose checkpoint is on storage."""
         self.wait()
+        self._verified.close()
         newest = self.memory.newest()
         self.memory.close()
         about = _slots.peek(newest) if ended and newest is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import mmap
 from typing import Any
 
@@ -47,13 +48,13 @@ class Layout:
     """Where each array of a state lies in an image."""
 
     def __init__(self, flat: Captured) -> None:
-        self.shape = _shape(flat)
+        self.shape = shape(flat)
         entries = []
         for name, dtype, dims, of_torch in self.shape:
             if dtype not in _NAMES:
                 raise TypeError(f"state {name!r} is an array of {dtype}, which a checkpoint in memory cannot hold")
             width = _width(flat.arrays[name])
-            entries.append((name, dtype, dims, of_torch, width * int(np.prod(dims, dtype=np.int64)), width))
+            entries.append((name, dtype, dims, of_torch, width * math.prod(dims), width))
         entries.sort(key=lambda e: (e[4] % PAGE != 0, e[4] % 64 != 0, -e[5]))
         header, at = {}, 0
         for name, dtype, dims, _, size, _ in entries:
@@ -73,21 +74,6 @@ class Layout:
                 views[name] = _view(memory, dtype, dims, of_torch, at)
             at += size
         return views
-
-
-def same_shape(layout: Layout | None, flat: Captured) -> bool:
-    return layout is not None and layout.shape == _shape(flat)
-
-
-def copy(flat: Captured, views: dict[str, Any]) -> None:
-    """Copies the arrays into a slot."""
-    arrays = flat.arrays
-    for name, view in views.items():
-        source = arrays[name]
-        if isinstance(view, np.ndarray):
-            np.copyto(view, source)
-        else:
-            view.copy_(source)
 
 
 def load(memory: mmap.mmap, image: int, tree: Any) -> dict[str, Any]:
@@ -113,7 +99,8 @@ def load(memory: mmap.mmap, image: int, tree: Any) -> dict[str, Any]:
         raise CheckpointError(f"the image does not hold together: {error!r}") from None
 
 
-def _shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
+def shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
+    """What a layout depends on."""
     return [
         (name, dtype_name(a.dtype), tuple(a.shape), not isinstance(a, np.ndarray)) for name, a in flat.arrays.items()
     ]
@@ -124,7 +111,7 @@ def _width(array: Any) -> int:
 
 
 def _view(memory: mmap.mmap, dtype: str, dims: tuple[int, ...], of_torch: bool, at: int) -> Any:
-    count = int(np.prod(dims, dtype=np.int64))
+    count = math.prod(dims)
     if not of_torch:
         if count == 0:
             return np.empty(dims, dtype)
@@ -136,10 +123,16 @@ def _view(memory: mmap.mmap, dtype: str, dims: tuple[int, ...], of_torch: bool, 
     return torch.frombuffer(memory, dtype=kind, count=count, offset=at).reshape(dims)
 
 
-def _torch_names(node: Any) -> set[str]:
+def _torch_names(tree: Any) -> set[str]:
     """The arrays that are torch's."""
-    if isinstance(node, dict):
-        if node.get("of") == "torch":
-            return {node["array"]}
-        return set().union(*map(_torch_names, node.values())) if node else set()
-    return set().union(*map(_torch_names, node)) if isinstance(node, list) and node else set()
+    names, waiting = set(), [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(node)
+        elif isinstance(node, dict):
+            if node.get("of") == "torch":
+                names.add(node["array"])
+            elif "array" not in node:
+                waiting.extend(node.values())
+    return names

@@ -6,18 +6,22 @@ import contextlib
 import logging
 import os
 import threading
+import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import _image, _slots
+from ._copying import Copy
 from ._errors import CheckpointError
 from ._manifest import Manifest
-from ._slots import PAGE, Folder, Reading, Slot
+from ._slots import PAGE, Folder, Slot
 from ._state import Captured
+from ._verified import Verified, opened
 
 log = logging.getLogger("headrace")
 
+_LOOK = 0.05  # seconds between two looks
 ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
 
 
@@ -52,10 +56,12 @@ class Memory:
         self._count = slots + more
         self._least = slots
         self._slots: dict[int, Slot] = {}
-        self._layouts: dict[int, tuple[Any, _image.Layout, dict[str, Any]]] = {}
+        self._layouts: dict[int, tuple[Any, _image.Layout, Copy]] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._warming: threading.Thread | None = None
+        self._not_before = 0.0
+        self._wanted: tuple[int, _image.Layout | None] | None = None  # what is to be warm, and is not begun
         with self._lock:
             for number in range(self._count):
                 if os.path.exists(folder.slot(rank, number)):
@@ -69,7 +75,7 @@ class Memory:
                 index = self._choose()
                 slot = self._slot(index)
                 try:
-                    layout, views = self._layout(index, slot, flat)
+                    layout, copy = self._layout(index, slot, flat)
                     break
                 except BaseException as error:
                     slot.unlock()
@@ -81,11 +87,11 @@ class Memory:
                 replaced, slot.cut = slot.cut, None
                 slot.begin(number, layout.header)
                 if halfway is not None:
-                    names = list(views)
-                    _image.copy(flat, {n: views[n] for n in names[: len(names) // 2]})
+                    names = copy.names
+                    copy.some(names[: len(names) // 2]).run(flat.arrays)
                     halfway()
-                    views = {n: views[n] for n in names[len(names) // 2 :]}
-                _image.copy(flat, views)
+                    copy = copy.some(names[len(names) // 2 :])
+                copy.run(flat.arrays)
             except BaseException:
                 slot.unlock()
                 raise
@@ -127,18 +133,24 @@ class Memory:
             found = [(c.number, s.path) for s in self._slots.values() if (c := s.control()) is not None]
         return max(found)[1] if found else None
 
-    def warm(self, size: int) -> None:
+    def warm(self, size: int, layout: _image.Layout | None = None, delay: float = 0.0) -> None:
         """Makes the slots that large and maps their memory, in the background: then the
-        first save is as fast as any other."""
-        self.warmed()
-        if size > 0 and not self._stop.is_set():
-            self._warming = threading.Thread(target=self._warm, args=(size,), name="headrace-warm", daemon=True)
-            self._warming.start()
+        first save is as fast as any other. layout: of the state that it will save. delay:
+        seconds before it begins."""
+        with self._lock:
+            if size <= 0 or self._stop.is_set():
+                return
+            self._wanted = (size, layout)
+            self._not_before = time.monotonic() + delay
+            if self._warming is None:
+                self._warming = threading.Thread(target=self._warm, name="headrace-warm", daemon=True)
+                self._warming.start()
 
-    def warmed(self, timeout: float | None = None) -> None:
+    def warmed(self) -> None:
         """Waits for warm()."""
-        if self._warming is not None:
-            self._warming.join(timeout)
+        warming = self._warming
+        if warming is not None:
+            warming.join()
 
     def close(self) -> None:
         self._stop.set()
@@ -149,10 +161,23 @@ class Memory:
                 slot.close()
             self._slots.clear()
 
-    def _warm(self, need: int) -> None:
+    def _warm(self) -> None:
+        while True:
+            with self._lock:
+                wanted, self._wanted = self._wanted, None
+                if wanted is None:
+                    self._warming = None
+                    return
+            while self._wanted is None and (wait := self._not_before - time.monotonic()) > 0:
+                if self._stop.wait(min(wait, _LOOK)):
+                    return
+            if self._wanted is None:
+                self._warm_for(*wanted)
+
+    def _warm_for(self, need: int, layout: _image.Layout | None) -> None:
         for index in range(self._count):
             at = 0
-            while not self._stop.is_set():
+            while not self._stop.is_set() and self._wanted is None:
                 with self._lock:
                     slot = self._slot(index)
                     if slot.capacity < need:
@@ -165,6 +190,8 @@ class Memory:
                         finally:
                             slot.unlock()
                     at = slot.touch(at)
+                    if at == 0 and layout is not None:
+                        self._laid(index, slot, layout)
                 if at == 0:
                     break
 
@@ -207,18 +234,21 @@ class Memory:
             raise CheckpointError(f"{slot.path} is in use by another process")
         return index
 
-    def _layout(self, index: int, slot: Slot, flat: Captured) -> tuple[_image.Layout, dict[str, Any]]:
+    def _layout(self, index: int, slot: Slot, flat: Captured) -> tuple[_image.Layout, Copy]:
+        shape = _image.shape(flat)
         known = self._layouts.get(index)
-        if known is not None and known[0] is slot.memory and _image.same_shape(known[1], flat):
+        if known is not None and known[0] is slot.memory and known[1].shape == shape:
             return known[1], known[2]
-        layout = next((k[1] for k in self._layouts.values() if _image.same_shape(k[1], flat)), None) or _image.Layout(
-            flat
-        )
+        layout = next((k[1] for k in self._layouts.values() if k[1].shape == shape), None) or _image.Layout(flat)
         self._layouts.pop(index, None)  # its views would keep memory that is too small
         slot.grow(size_of(layout.size))
-        views = layout.views(slot.memory)  # type: ignore[arg-type]
-        self._layouts[index] = (slot.memory, layout, views)
-        return layout, views
+        return layout, self._laid(index, slot, layout)
+
+    def _laid(self, index: int, slot: Slot, layout: _image.Layout) -> Copy:
+        assert slot.memory is not None
+        copy = Copy(layout.views(slot.memory))
+        self._layouts[index] = (slot.memory, layout, copy)
+        return copy
 
 
 @dataclass(frozen=True)
@@ -227,31 +257,25 @@ class InMemory(Manifest):
 
     slot: str = ""
     shard: bool = False  # this rank's own part of a sharded checkpoint
+    verified: Verified | None = field(default=None, compare=False, repr=False)
 
     def fault(self) -> str | None:
         """None: it is as it was written."""
+        if self.verified is not None:
+            return self.verified.fault(self)
+        once = Verified()
         try:
-            reading = Reading(self.slot)
-        except (OSError, CheckpointError, ValueError) as error:
-            return f"{self.slot}: {error}"
-        try:
-            if reading.about["manifest"]["cut"]["id"] != self.cut_id:
-                return f"{self.slot}: another checkpoint lies there now"
-            return reading.fault()
+            return once.fault(self)
         finally:
-            reading.close()
+            once.close()
 
     def load(self) -> tuple[Any, dict[str, Any]]:
         """The tree of the state and its arrays, which are the slot's own memory.
         What is written to them stays in this process. The slot is pinned while one of
-        them lives. Raises CheckpointError."""
+        them lives, and since it was compared with its checksum. Raises CheckpointError."""
+        reading = self.verified.take(self) if self.verified is not None else None
+        reading = reading or opened(self)
         try:
-            reading = Reading(self.slot)
-        except OSError as error:
-            raise CheckpointError(f"{self.slot}: {error}") from error
-        try:
-            if reading.about["manifest"]["cut"]["id"] != self.cut_id:
-                raise CheckpointError(f"{self.slot}: another checkpoint lies there now")
             tree = self.fields["state"]["tree"]
             arrays = _image.load(reading.memory, reading.control.image, tree)
         except BaseException:

@@ -112,7 +112,8 @@ class AtPeer(InMemory):
     def _here(self) -> InMemory:
         """The same in this node's memory. Raises CheckpointError."""
         assert self.peers is not None
-        return InMemory(path=self.path, fields=self.fields, slot=self.peers.bring(self), shard=self.shard)
+        slot = self.peers.bring(self)
+        return InMemory(self.path, self.fields, slot=slot, shard=self.shard, verified=self.verified)
 
     def fault(self) -> str | None:
         try:

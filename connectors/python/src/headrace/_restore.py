@@ -76,11 +76,20 @@ class Place:
         self._faults: dict[str, str | None] = {}  # of what lies in memory, by slot
         self.readable: list[str] | None = None  # what this rank can read from memory; None: it does not look there
         if flash is not None:
-            self.readable = [m.cut_id for m in self.memory if self.fault(m) is None]
-            others, why = flash.at_peers(self.readable)
+            self.readable = self._whole(flash.group)
+            others, why = flash.at_peers([m.cut_id for m in self.memory if self._faults.get(m.slot) is None])
             self.memory += others
             self.passed_over += why
             self.readable += [m.cut_id for m in others]  # their agents have compared the checksums
+
+    def _whole(self, group: bool) -> list[str]:
+        """The cuts in this node's memory that are as they were written. group: all of them, because
+        another rank may lack the newest one; else the newest."""
+        whole: list[str] = []
+        for manifest in self.memory:
+            if (group or not whole) and self.fault(manifest) is None:
+                whole.append(manifest.cut_id)
+        return whole
 
     def load(self, path: str) -> Manifest:
         return load(self.directory, path)
@@ -163,6 +172,8 @@ def restore(
     finally:
         if isinstance(directory, Bucket):
             directory.drop()
+        if flash is not None:
+            flash.gone_back()
 
 
 def _restore(trainer: Trainer, place: Place, step: int | str) -> Restored | None:

@@ -18,6 +18,7 @@ it holds LOCK_SH, which is also what pins it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
@@ -30,8 +31,9 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
+from . import _checksum
 from ._errors import CheckpointError
 from ._manifest import crc64
 
@@ -49,8 +51,11 @@ _SUM = struct.Struct("<Q")
 _BEGIN_AT = 8
 _END_AT = 16
 _CHUNK = 4 << 20
+_STEP = 1 << 20  # of memory that is mapped at a time
 _STALE_SECONDS = 24 * 3600.0
-_POPULATE_WRITE = 23  # madvise(2); Python has no name for it before 3.13
+_POPULATE_WRITE = 23  # madvise(2)
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 @dataclass(frozen=True)
@@ -165,11 +170,10 @@ class Slot:
         memory = self.memory
         if memory is None or at >= len(memory):
             return 0
-        try:
-            memory.madvise(_POPULATE_WRITE, at, min(_CHUNK, len(memory) - at))
-        except (OSError, ValueError):  # before Linux 5.14
-            return 0
-        return at + _CHUNK
+        begin = ctypes.c_char.from_buffer(memory, at)
+        # mmap.madvise() would keep all other threads from running meanwhile.
+        failed = _madvise(ctypes.byref(begin), min(_STEP, len(memory) - at), _POPULATE_WRITE)
+        return at + _STEP if failed == 0 else 0  # it fails before Linux 5.14
 
     def begin(self, number: int, header: bytes) -> None:
         """From now on it is not complete. header: of the image."""
@@ -238,9 +242,9 @@ class Reading:
             os.close(self._fd)
             raise
 
-    def fault(self) -> str | None:
-        """None: the image is what was written."""
-        crc = image_crc(self.memory, self.control.image)
+    def fault(self, threads: int = 1, stop: Callable[[], bool] = lambda: False) -> str | None:
+        """None: the image is what was written. Raises Stopped."""
+        crc = image_crc(self.memory, self.control.image, threads, stop)
         if crc == self.control.image_crc:
             return None
         control = self.control
@@ -269,13 +273,8 @@ def peek(path: str) -> dict[str, Any] | None:
         slot.close()
 
 
-def image_crc(memory: mmap.mmap, image: int) -> int:
-    crc = 0
-    with memoryview(memory) as view:
-        for at in range(PAGE, PAGE + image, _CHUNK):
-            with view[at : min(at + _CHUNK, PAGE + image)] as part:
-                crc = crc64(part, crc)
-    return crc
+def image_crc(memory: mmap.mmap, image: int, threads: int = 1, stop: Callable[[], bool] = lambda: False) -> int:
+    return _checksum.of(memory, PAGE, PAGE + image, threads, stop)
 
 
 def chunks(memory: mmap.mmap, image: int) -> Iterator[memoryview]:

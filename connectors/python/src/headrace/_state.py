@@ -181,6 +181,7 @@ class _Capture:
         self.met: set[str] = set()  # places of own
         self._names = names
         self._tables = tables
+        self._options = bool(names or tables or own)
         self.tables: dict[str, str] = {}  # those that were met, by place
         self.pickles: dict[str, bytes] = {}
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -189,6 +190,24 @@ class _Capture:
         self._alive: list[Any] = []
 
     def node(self, value: Any, at: str, inside: frozenset[int]) -> dict[str, Any]:
+        if self._options:
+            named = self._named(value, at)
+            if named is not None:
+                return named
+        if isinstance(value, np.ndarray):
+            return {"array": self._array(value, at), "of": "numpy"}
+        if isinstance(value, np.generic):
+            return {"array": self._array(np.asarray(value), at), "of": "scalar"}
+        if _is_tensor(value):
+            return {"array": self._tensor(value, at), "of": "torch"}
+        if _is_tensorflows(value):
+            return {"array": self._array(np.asarray(value.numpy()), at), "of": "numpy"}
+        if isinstance(value, (dict, list, tuple)):
+            return self._container(value, at, inside)
+        return _leaf(value, at)
+
+    def _named(self, value: Any, at: str) -> dict[str, Any] | None:
+        """The node of a place that an option names. None: it is like any other."""
         if at in self.pickles or at in self.tables:
             raise TypeError(f"{_place(at)} is there twice, by keys as 'a.b' and 'a', 'b': an option names one place")
         if at in self._names:
@@ -201,17 +220,7 @@ class _Capture:
                 kind = type(value).__qualname__
                 raise TypeError(f"{_place(at)} is a {kind}: files= names dicts and lists, as a state_dict() is one")
             self.met.add(at)
-        if isinstance(value, np.ndarray):
-            return {"array": self._array(value, at), "of": "numpy"}
-        if isinstance(value, np.generic):
-            return {"array": self._array(np.asarray(value), at), "of": "scalar"}
-        if _is_tensor(value):
-            return {"array": self._tensor(value, at), "of": "torch"}
-        if _is_tensorflows(value):
-            return {"array": self._array(np.asarray(value.numpy()), at), "of": "numpy"}
-        if isinstance(value, (dict, list, tuple)):
-            return self._container(value, at, inside)
-        return _leaf(value, at)
+        return None
 
     def _container(self, value: Any, at: str, inside: frozenset[int]) -> dict[str, Any]:
         if id(value) in inside:
@@ -245,7 +254,10 @@ class _Capture:
         if dtype_name(value.dtype) not in _DTYPES:
             raise TypeError(f"{_place(at)} is an array of {value.dtype}: save one of {', '.join(_DTYPES)}")
         key = (value.__array_interface__["data"][0], value.shape, value.strides, value.dtype)
-        return self._name(key, at, value, lambda: self.arrays, lambda: np.array(value, order="C"))
+        name, new = self._name(key, at, value, value.size)
+        if new:
+            self.arrays[name] = np.array(value, order="C") if self._copy else value
+        return name
 
     def _tensor(self, value: Any, at: str) -> str:
         if value.layout is not _torch().strided or value.is_quantized:
@@ -253,21 +265,25 @@ class _Capture:
         if "DTensor" in type(value).__name__:
             raise TypeError(f"{_place(at)} is a DTensor: save with headrace.torch.distributed.save()")
         value = value.detach()
-        key = (value.data_ptr(), tuple(value.shape), tuple(value.stride()), str(value.dtype), str(value.device))
-        return self._name(key, at, value, lambda: self.tensors, lambda: value.to("cpu", copy=True).contiguous())
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        name, new = self._name(key, at, value, value.numel())
+        if new:
+            self.tensors[name] = value.to("cpu", copy=True).contiguous() if self._copy else value
+        return name
 
-    def _name(self, key: tuple[Any, ...], at: str, value: Any, table: Any, copy: Any) -> str:
-        if (value.size if isinstance(value, np.ndarray) else value.numel()) == 0:
+    def _name(self, key: tuple[Any, ...], at: str, value: Any, size: int) -> tuple[str, bool]:
+        """The name of an array, and whether it is the first with that key. size: elements."""
+        if size == 0:
             key = (id(value),)  # empty ones share addresses with anything
         if self._own:  # what is in two files is in each of them
             key = (_files.place_of(at, self._own), *key)
-        if key in self._known:
-            return self._known[key]
+        known = self._known.get(key)
+        if known is not None:
+            return known, False
         name = self._free(at or "state")
         self._alive.append(value)  # so that no address is used again meanwhile
         self._known[key] = name
-        table()[name] = copy() if self._copy else value
-        return name
+        return name, True
 
     def _free(self, name: str) -> str:
         while name in self.arrays or name in self.tensors or name == "__metadata__":

@@ -1,0 +1,168 @@
+"""A rank's slots without an agent: copies, checksums, and what a restore compares."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from headrace import _checksum, _copying, _image, _memory, _slots, _state
+from headrace._manifest import crc64
+from headrace._memory import Memory
+from headrace._slots import Folder
+from headrace._verified import Verified
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    root = tmp_path / "memory"
+    root.mkdir(mode=0o700)
+    monkeypatch.setenv(_slots.ROOT_VARIABLE, str(root))
+    return Folder(str(tmp_path / "ckpt"), "default")
+
+
+def seed() -> int:
+    number = int(os.environ.get("HEADRACE_SEED") or random.randrange(1 << 32))
+    print(f"HEADRACE_SEED={number}")
+    return number
+
+
+def written(memory: Memory, state: Any, number: int) -> str:
+    """A complete checkpoint in one of the slots. Gives the slot's path."""
+    copy = memory.copy(_state.flatten(state))
+    cut = {"id": f"{number:016x}", "order": number, "epoch": 1}
+    fields = {"cut": cut, "step": number, "created": "", "state": {"tree": copy.tree}}
+    about = {"version": 1, "path": f"/nowhere/{number}", "manifest": fields}
+    memory.complete(copy, json.dumps(about).encode(), f"{number:016x}")
+    return copy.slot.path
+
+
+def test_a_checksum_of_parts_is_that_of_the_whole() -> None:
+    dice = random.Random(seed())
+    for _ in range(20):
+        data = dice.randbytes(dice.randrange(1, 3 * _checksum.CHUNK // 100))
+        at = dice.randrange(len(data) + 1)
+        assert _checksum.combined(crc64(data[:at]), crc64(data[at:]), len(data) - at) == crc64(data)
+    data = dice.randbytes(5 * _checksum.CHUNK + dice.randrange(1000))
+    begin, end = dice.randrange(100), len(data) - dice.randrange(100)
+    for threads in (1, 2, 3, 7):
+        assert _checksum.of(data, begin, end, threads) == crc64(data[begin:end])
+    assert _checksum.of(data, 10, 10, 2) == crc64(b"")
+
+
+def test_a_checksum_that_nobody_wants_any_more_ends() -> None:
+    with pytest.raises(_checksum.Stopped):
+        _checksum.of(bytes(10), 0, 10, 2, lambda: True)
+
+
+def test_each_array_is_copied_to_its_place_by_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = np.random.default_rng(seed())
+    monkeypatch.setattr(_copying, "PART", 1000)
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(_copying, "MOST", threads)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=threads: range(n))
+        state: dict[str, Any] = {"scalar": np.float64(7), "empty": np.zeros((3, 0), np.int8)}
+        for i, size in enumerate(dice.integers(1, 3000, 40)):
+            array = dice.integers(-99, 99, (int(size), 3)).astype(dice.choice(["i1", "f2", "i8", "f4"]))
+            odd = (array.T, array[::2], np.asfortranarray(array), array.astype(array.dtype.newbyteorder(">")), array)
+            state[f"a{i}"] = odd[i % len(odd)]
+        flat = _state.flatten(state)
+        layout = _image.Layout(flat)
+        views = {n: np.full(a.shape, 55, a.dtype.newbyteorder("=")) for n, a in flat.arrays.items() if a.size}
+        copy = _copying.Copy(views)
+        copy.run(flat.arrays)
+        for name, view in views.items():
+            np.testing.assert_array_equal(view, flat.arrays[name])
+        assert layout.shape == _image.shape(flat)
+
+
+def test_what_fails_in_a_thread_is_raised() -> None:
+    def run(job: int) -> None:
+        if job == 3:
+            raise KeyError(job)
+
+    with pytest.raises(KeyError):
+        _copying.each(list(range(10)), run, 4)
+    assert not [t for t in threading.enumerate() if t.name == "headrace-copy"]
+
+
+def test_a_slot_that_was_compared_stays_as_it_was_until_the_restore(folder: Folder) -> None:
+    writer = Memory(folder, 0, 2)
+    old = {"w": np.arange(100_000.0)}
+    written(writer, old, 1)
+    (found,) = _memory.found(folder, 0)
+    verified = Verified()
+    verified.begin([found], all_=True)
+    verified.wait()
+    manifest = _memory.InMemory(found.path, found.fields, slot=found.slot, verified=verified)
+    for number in (2, 3, 4):  # each would use the slot again, if it were not pinned
+        written(writer, {"w": np.full(100_000, -number)}, number)
+    assert manifest.fault() is None
+    tree, arrays = manifest.load()
+    np.testing.assert_array_equal(_state.build(tree, arrays)["w"], old["w"])
+    verified.close()
+    np.testing.assert_array_equal(arrays["w"], old["w"])
+    writer.close()
+
+
+def test_only_the_newest_that_is_whole_is_compared_unless_a_group_needs_all(folder: Folder) -> None:
+    writer = Memory(folder, 0, 3)
+    paths = {number: written(writer, {"w": np.full(10_000, number)}, number) for number in (1, 2, 3)}
+    writer.close()
+    with open(paths[3], "r+b") as file:  # one bit of the newest
+        file.seek(_slots.PAGE * 2 + 100)
+        byte = file.read(1)[0]
+        file.seek(_slots.PAGE * 2 + 100)
+        file.write(bytes([byte ^ 1]))
+    found = _memory.found(folder, 0)
+    assert [m.step for m in found] == [3, 2, 1]
+    for all_, pinned in ((False, [2]), (True, [2, 1])):
+        verified = Verified()
+        verified.begin(found, all_)
+        verified.wait()
+        free = Memory(folder, 0, 3)
+        assert sorted(s for s, path in paths.items() if not locked(free, path)) == sorted(pinned)
+        free.close()
+        assert "checksum" in str(verified.fault(found[0]))
+        assert verified.fault(found[2]) is None
+        verified.close()
+        free = Memory(folder, 0, 3)
+        assert all(locked(free, path) for path in paths.values()), "a slot stays pinned"
+        free.close()
+
+
+def locked(memory: Memory, path: str) -> bool:
+    """The slot could be written now."""
+    (slot,) = [s for s in memory._slots.values() if s.path == path]
+    if not slot.lock():
+        return False
+    slot.unlock()
+    return True
+
+
+def test_the_layout_of_the_first_save_is_ready_when_memory_is_warm(folder: Folder) -> None:
+    memory = Memory(folder, 0, 2)
+    flat = _state.flatten({"w": np.arange(100_000.0)})
+    layout = _image.Layout(flat)
+    memory.warm(_memory.size_of(layout.size), layout)
+    memory.warmed()
+    assert len(memory._layouts) == 2
+    copies = {i: known[2] for i, known in memory._layouts.items()}
+    for number in (1, 2):
+        written(memory, {"w": np.arange(100_000.0) + number}, number)
+    assert {i: known[2] for i, known in memory._layouts.items()} == copies
+    for manifest in _memory.found(folder, 0):
+        assert manifest.fault() is None
+        np.testing.assert_array_equal(manifest.load()[1]["w"], np.arange(100_000.0) + manifest.step)
+    memory.close()
+
+
+def test_memory_that_is_to_be_warm_later_does_not_delay_the_end(folder: Folder) -> None:
+    memory = Memory(folder, 0, 2)
+    memory.warm(1 << 20, delay=3600)
+    memory.close()
