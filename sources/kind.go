@@ -26,6 +26,10 @@ type Kind struct {
 	// setting of the master says it; 0: the master's own default.
 	HeadsEvery time.Duration
 
+	// SideBySide: in how many partitions of bounded input one stream reads at a time. 0: in
+	// one. It pays where a broker gives one partition more slowly than a trainer takes it.
+	SideBySide int
+
 	// Paths: each segment lies in a file, and Segment.Name is the file's path below the
 	// root. Columns may take values from it.
 	Paths bool

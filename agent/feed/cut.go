@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"io"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -29,6 +30,7 @@ type cutter struct {
 	round uint64         // counts how often now was chosen
 	place map[passOf]int // in now
 	live  bool           // the dataset has no end
+	most  int            // leases that are read at a time
 	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
 	decOf bool              // dec is of the backfill
@@ -49,7 +51,11 @@ type decoderOf struct {
 }
 
 func newCutter(st *stream) *cutter {
-	return &cutter{st: st, live: st.ds.Spec.Live(), came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+	most, spare := st.ds.atOnce(), batchesAhead
+	if most < math.MaxInt {
+		spare *= most
+	}
+	return &cutter{st: st, live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
 		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}}
 }
 
@@ -74,12 +80,12 @@ func (st *stream) cut(ctx context.Context) {
 	}
 }
 
-// next says which leases to read now; none when all are read. Of live input it is one
-// in each partition, the first by position: a reader may wait at the head for long,
-// and a range that another worker gave back lies before it although it was granted
-// later. For example, lease [200, 300) waits at head 250 when [100, 150) is granted
-// again: [100, 150) is read now. more is false while the queue has no room, or while
-// nothing may be read.
+// next says which leases to read now; none when all are read. It is one in each of some
+// partitions, and of live input in all of them: the first by position there. A reader may
+// wait at the head for long, and a range that another worker gave back lies before it
+// although it was granted later. For example, lease [200, 300) waits at head 250 when
+// [100, 150) is granted again: [100, 150) is read now. more is false while the queue has no
+// room, or while nothing may be read.
 func (c *cutter) next() (more bool) {
 	st := c.st
 	c.now = c.now[:0]
@@ -98,13 +104,15 @@ func (c *cutter) next() (more bool) {
 		if l.dry || first && !l.grant.Backfill {
 			continue
 		}
-		if i, there := c.place[l.passOf()]; !there {
+		if i, there := c.place[l.passOf()]; there {
+			if l.before(c.now[i]) {
+				c.now[i] = l
+			}
+		} else if len(c.now) < c.most {
 			c.place[l.passOf()] = len(c.now)
 			c.now = append(c.now, l)
-		} else if l.before(c.now[i]) {
-			c.now[i] = l
 		}
-		if !c.live {
+		if c.most == 1 {
 			break
 		}
 	}

@@ -87,12 +87,15 @@ func (r *reading) stop(held *sources.Batch, spare *spareBatches) {
 	}
 }
 
-// spareBatches are batches of readings that ended, as many as one reading needs. Each is
-// some MiB of memory, too much to allocate for every lease.
-type spareBatches struct{ list []*sources.Batch }
+// spareBatches are batches of readings that ended, as many as the readings of bounded input
+// need. Each is some MiB of memory, too much to allocate for every lease.
+type spareBatches struct {
+	list []*sources.Batch
+	most int
+}
 
 func (s *spareBatches) put(b *sources.Batch) {
-	if b != nil && len(s.list) < batchesAhead {
+	if b != nil && len(s.list) < s.most {
 		s.list = append(s.list, b)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/proof/memsource"
@@ -161,6 +163,50 @@ func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 			}
 		case <-deadline:
 			t.Fatal("the reading waits behind the end of its lease")
+		}
+	}
+}
+
+// A broker gives one partition more slowly than a trainer takes it, so a kind may say in how
+// many partitions a stream reads at a time. Of one partition it reads the first range.
+func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T) {
+	granted := func(id hold.Lease, partition uint32, start int64) *lease {
+		return &lease{id: id, end: start + 10, read: start, cut: start, sent: start, grant: &pb.Grant{Partition: partition, LeaseStart: start, LeaseEnd: start + 10}}
+	}
+	read := func(spec *dataset.Spec, dry ...hold.Lease) (ids []hold.Lease) {
+		st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Spec: spec}, credited1: true, leases: []*lease{
+			granted(1, 1, 20), granted(2, 1, 30), granted(3, 2, 0), granted(4, 3, 0), granted(5, 1, 0)}}
+		for _, l := range st.leases {
+			l.dry = slices.Contains(dry, l.id)
+		}
+		c := newCutter(st)
+		if !c.next() {
+			t.Fatal("nothing is read")
+		}
+		for _, l := range c.now {
+			ids = append(ids, l.id)
+		}
+		return ids
+	}
+	two := &memsource.Spec{End: "latest"}
+	if two.Kind().SideBySide != 2 {
+		t.Fatal("the kind says something else")
+	}
+	for _, c := range []struct {
+		spec *dataset.Spec
+		dry  []hold.Lease
+		want []hold.Lease
+	}{
+		{&dataset.Spec{Source: two}, nil, []hold.Lease{5, 3}},
+		{&dataset.Spec{Source: two}, []hold.Lease{5}, []hold.Lease{1, 3}},
+		{&dataset.Spec{Source: two}, []hold.Lease{5, 1, 2}, []hold.Lease{3, 4}},
+		{&dataset.Spec{Source: two}, []hold.Lease{1, 2, 3, 5}, []hold.Lease{4}},
+		{&dataset.Spec{Source: two, BitExact: &dataset.BitExact{VirtualRanks: 1}}, nil, []hold.Lease{1}},
+		{&dataset.Spec{Source: &memsource.Spec{End: "never"}}, nil, []hold.Lease{5, 3, 4}},
+		{&dataset.Spec{}, nil, []hold.Lease{1}},
+	} {
+		if got := read(c.spec, c.dry...); !slices.Equal(got, c.want) {
+			t.Errorf("kind %q, bit_exact %v, without %v: leases %v are read, not %v", c.spec.Kind().Name, c.spec.BitExact != nil, c.dry, got, c.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -73,6 +74,17 @@ func (d *Dataset) source(l *lease) sources.Source {
 // inOrder says whether the records of the backfill come first.
 func (d *Dataset) inOrder() bool {
 	return d.Backfill != nil && d.Spec.CatchUp.Order != dataset.CatchUpNewestFirst
+}
+
+// atOnce is how many leases a stream reads at a time, each in a partition of its own.
+func (d *Dataset) atOnce() int {
+	switch {
+	case d.Spec.Live():
+		return math.MaxInt
+	case d.Spec.BitExact != nil: // records come in one order
+		return 1
+	}
+	return max(1, d.Spec.Kind().SideBySide)
 }
 
 // Config is what a Server is told.

@@ -26,7 +26,8 @@ var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
 		Commits: true, Retains: true, Foretells: true, Dates: true,
-		Sizes: sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
+		SideBySide: 4,
+		Sizes:      sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
 	Example: "pulsar: {service: pulsar://broker:6650, admin: http://broker:8080, topic: clicks}", Connects: []string{"service", "admin", "tls", "auth"},
 	Address: "pulsar://HOST:6650/TOPIC?admin=http://HOST:8080",

@@ -12,7 +12,7 @@ import (
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "memory", Unit: sources.Records, Keyed: true,
-		Rolls: true, Commits: true, Retains: true, Foretells: true, HeadsEvery: 5 * time.Millisecond,
+		Rolls: true, Commits: true, Retains: true, Foretells: true, HeadsEvery: 5 * time.Millisecond, SideBySide: 2,
 		Sizes: sources.Sizes{Block: 64, Initial: 40, Min: 8, Max: 4000, MaxWhileLive: 2000},
 	},
 	Example: "memory: {log: clicks}",
