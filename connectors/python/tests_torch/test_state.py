@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from headrace import _delta, _state
+from headrace import _copying, _delta, _image, _state
 from safetensors.torch import load_file
 
 
@@ -128,3 +129,28 @@ def test_a_delta_of_a_table_that_grows_has_its_new_rows(of: Any, memory: bool) -
         back, want = _state._build(delta.tree, source), _state.build(whole.tree, whole.arrays)
         assert np.array_equal(np.asarray(back["t"]), np.asarray(want["t"])), step
         assert back["half"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_layout_that_was_made_in_inference_mode_is_copied_to_by_any_thread(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_copying, "PART", 4096)
+    monkeypatch.setattr(_copying, "threads", lambda: threads)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        state = {f"w{i}": torch.full((size, 3), float(i)).T for i, size in enumerate((1, 40, 3000))}
+        state["b"] = torch.arange(5000, dtype=torch.bfloat16)
+        memory = mmap.mmap(-1, 1 << 20)
+        with torch.inference_mode():
+            flat = _state.flatten(state)
+            copy = _copying.Copy(_image.Layout(flat).views(memory))
+            copy.run(flat.arrays)
+        for tensor in state.values():
+            tensor += 1
+        copy.run(_state.flatten(state).arrays)
+        for name, view in copy._views.items():
+            assert torch.equal(view, state[name]), name
+    finally:
+        torch.set_num_threads(before)

@@ -8,10 +8,12 @@ format forbids.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
 import mmap
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -69,10 +71,11 @@ class Layout:
     def views(self, memory: mmap.mmap) -> dict[str, Any]:
         """Where each array goes."""
         views, at = {}, PAGE + len(self.header)
-        for name, dtype, dims, of_torch, size, _ in self._entries:
-            if size:
-                views[name] = _view(memory, dtype, dims, of_torch, at)
-            at += size
+        with _written_in_any_mode(self._entries):
+            for name, dtype, dims, of_torch, size, _ in self._entries:
+                if size:
+                    views[name] = _view(memory, dtype, dims, of_torch, at)
+                at += size
         return views
 
 
@@ -97,6 +100,14 @@ def load(memory: mmap.mmap, image: int, tree: Any) -> dict[str, Any]:
         return arrays
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"the image does not hold together: {error!r}") from None
+
+
+def _written_in_any_mode(entries: list[Any]) -> AbstractContextManager[Any]:
+    """A tensor that is made in torch's inference mode can be changed only there."""
+    if not any(of_torch for _, _, _, of_torch, _, _ in entries):
+        return contextlib.nullcontext()
+    manager: AbstractContextManager[Any] = importlib.import_module("torch").inference_mode(False)
+    return manager
 
 
 def shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
