@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,30 @@ def test_what_fails_in_a_thread_is_raised() -> None:
 
     with pytest.raises(KeyError):
         _copying.each(list(range(10)), run, 4)
+    assert not [t for t in threading.enumerate() if t.name == "headrace-copy"]
+
+
+def test_nothing_is_copied_any_more_when_a_signal_ends_it() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def run(job: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(60)
+            signal.raise_signal(signal.SIGALRM)
+        begun.set()
+        time.sleep(0.05)
+        ended.set()
+
+    def rings(number: int, frame: Any) -> None:
+        raise InterruptedError("the alarm")
+
+    before = signal.signal(signal.SIGALRM, rings)
+    try:
+        with pytest.raises(InterruptedError):
+            _copying.each([1, 2], run, 2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended.is_set()
     assert not [t for t in threading.enumerate() if t.name == "headrace-copy"]
 
 

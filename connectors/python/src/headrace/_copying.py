@@ -8,6 +8,7 @@ next part until none is left.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import sys
 import threading
@@ -45,11 +46,19 @@ def each(jobs: list[Any], run: Callable[[Any], None], most: int | None = None) -
             failed.append(error)
 
     others = [threading.Thread(target=work, name="headrace-copy", daemon=True) for _ in range(most - 1)]
+    try:
+        with contextlib.suppress(RuntimeError):  # the process may have no more threads: fewer do it
+            for other in others:
+                other.start()
+        work()
+    except BaseException as error:  # a signal
+        failed.append(error)
     for other in others:
-        other.start()
-    work()
-    for other in others:
-        other.join()
+        while other.is_alive():  # nothing is written any more when this returns
+            try:
+                other.join()
+            except BaseException as error:
+                failed.append(error)
     if failed:
         raise failed[0]
 

@@ -107,8 +107,9 @@ class Place:
             return _verified(manifest)
         if manifest.slot not in self._faults:
             fault = self._faults[manifest.slot] = manifest.fault()
-            if fault is not None and self.readable is not None and isinstance(manifest, AtPeer):
-                self.readable = [cut for cut in self.readable if cut != manifest.cut_id]
+            if self.readable is not None:
+                others = [cut for cut in self.readable if cut != manifest.cut_id]
+                self.readable = others if fault is not None else [*others, manifest.cut_id]
         return self._faults[manifest.slot]
 
     def not_everywhere(self, manifest: InMemory, why: str) -> None:

@@ -118,6 +118,20 @@ def test_what_was_changed_in_memory_is_passed_over(job: Any) -> None:
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
 
 
+@pytest.mark.parametrize("model", ["replicated", "private"])
+def test_an_older_checkpoint_in_memory_is_restored_by_its_step(job: Any, model: str) -> None:
+    """A rank alone compares only the newest one before it asks the master."""
+    n = job.write(3000)
+    job.up("--model", model)
+    job.apply()
+    env = {ROOT: os.environ[ROOT]}
+    job.trainer(TRAINER, **settings(job, n, stop=17, every=100), **env).ended()
+    assert {int(about["manifest"]["step"]) for about in in_memory(job)} == {16, 17}
+    out = job.trainer(TRAINER, **settings(job, n, every=100, step=16), **env).ended()
+    assert restored(out)[1:4] == ["16", "800", "memory"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+
+
 def test_without_memory_the_newest_on_storage_is_taken_and_the_lost_one_is_voided(job: Any, memory: Path) -> None:
     n = job.write(3000)
     job.up("--model", "replicated")

@@ -36,7 +36,7 @@ seen = np.zeros(cfg["rows"], np.int64)
 trainer = headrace.init()
 options = {"memory": True, **cfg.get("options", {})}
 with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], stream, **options) as ck:
-    restored = ck.restore()
+    restored = ck.restore(cfg.get("step", "newest"))
     if restored is not None:
         seen[:] = restored.state["seen"]
         assert restored.state["copies"].shape == (40, 1000)
