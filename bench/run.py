@@ -286,6 +286,9 @@ BENCHES = {
                     "save_over_floor_median": "what a save blocks over the floor; goal at most 1.05",
                     "save_over_floor_p99": "the same, 99th percentile; goal at most 2",
                     "first_save_over_floor": "the first save, after prepare(); goal at most 1.15",
+                    "save_beside_persist_over_floor": "a save while another checkpoint goes to storage, over a copy "
+                    "with nothing beside",
+                    "saves_left_out": "of these, saves that were not in memory afterwards; goal at most 0",
                     "durable_s": "from the return of save() to the bound checkpoint on storage",
                     "durable_over_dd": "over `dd`; goal at most 0.5",
                     "rate_kept_while_persisting": "matrix multiplications per second while a checkpoint goes to "

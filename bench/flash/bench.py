@@ -8,6 +8,7 @@ memory that is warm, in the same process, in alternation.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -24,7 +25,8 @@ decode: {{format: tsv, columns: [{{name: id, path: "0", dtype: int64}}]}}
 """
 
 
-def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, python: str) -> dict:
+def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, python: str, other: str | None) -> dict:
+    """other: where dlrover lies."""
     binary = os.environ.get("HEADRACE_BIN") or str(HERE.parents[1] / "build" / "headrace")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         work = Path(name)
@@ -41,7 +43,9 @@ def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, py
             "rivals": rivals,
             "out": str(out),
         }
-        ours = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_") or k == "HEADRACE_DLROVER"}
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        if other is not None:
+            ours["HEADRACE_DLROVER"] = other
         source = str(HERE.parents[1] / "connectors" / "python" / "src")
         env = ours | {"BENCH": json.dumps(cfg), "PYTHONPATH": source}
         command = [
@@ -79,7 +83,11 @@ def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, py
         "save_over_floor_median": round(statistics.median(ratios), 3),
         "save_over_floor_p99": round(ratios[min(len(ratios) - 1, int(len(ratios) * 0.99))], 3),
         "first_save_over_floor": round(found["first"], 3),
+        "save_beside_persist_over_floor": round(statistics.median(over(found, "save_beside", "floor_beside")), 3),
+        "saves_left_out": found["saves_that_were_left_out"],
     }
+    if found["persists_that_had_ended"]:
+        print(f"{found['persists_that_had_ended']} checkpoints were on storage before the save beside", file=sys.stderr)
     for name in found:
         if name.startswith("rival_") and name != "rival_ours":
             times = statistics.median(over(found, name, "rival_ours"))
@@ -118,19 +126,45 @@ def torch_python() -> str:
     return done.stdout.strip()
 
 
+def dlrover(python: str) -> str | None:
+    """The folder in which dlrover lies, which this installs outside the tree. None: that did not work."""
+    cache = Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace")
+    packages = HERE / "dlrover.txt"
+    home = cache / f"dlrover-{hashlib.sha256(packages.read_bytes()).hexdigest()[:8]}"
+    if not home.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix="dlrover-") as work:
+            print(f"installing dlrover into {home}", file=sys.stderr, flush=True)
+            pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", f"{work}/to"]
+            done = subprocess.run([*pip, "-r", str(packages)], capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"dlrover is left out, it cannot be installed:\n{done.stderr}", file=sys.stderr, flush=True)
+                return None
+            os.rename(f"{work}/to", home)
+    wants = "import sys; sys.path.append(sys.argv[1]); from dlrover.trainer.torch.flash_checkpoint.ddp import *"
+    done = subprocess.run([python, "-c", wants, str(home)], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"dlrover is left out, it cannot be imported:\n{done.stderr}", file=sys.stderr, flush=True)
+        return None
+    return str(home)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--persists", type=int, default=4)
     parser.add_argument(
-        "--rivals", type=int, default=3, help="turns of torch.save and DCP's async_save; 0: without torch"
+        "--rivals", type=int, default=3, help="turns of torch.save, DCP's async_save and DLRover; 0: without torch"
     )
     args = parser.parse_args()
     python = torch_python() if args.rivals else sys.executable
+    other = dlrover(python) if args.rivals else None
     figures: dict[str, float] = {"load": round(os.getloadavg()[0], 1), "MiB": args.mib}
     for count in (66, 2000):
-        for name, value in measure(count, args.mib << 20, args.rounds, args.persists, args.rivals, python).items():
+        for name, value in measure(
+            count, args.mib << 20, args.rounds, args.persists, args.rivals, python, other
+        ).items():
             print(f"{count:5} tensors  {name.replace('_', ' '):36}{value:>12}", flush=True)
             figures[f"t{count}_{name}"] = value
     print(json.dumps(figures))

@@ -60,7 +60,12 @@ def main() -> None:
         ck.prepare(state)
         ck._flash.memory.warmed()
         step = 0
-        found: dict[str, Any] = {"bytes": size, "tensors": len(state)}
+        found: dict[str, Any] = {
+            "bytes": size,
+            "tensors": len(state),
+            "persists_that_had_ended": 0,
+            "saves_that_were_left_out": 0,
+        }
 
         def save(storage: bool) -> tuple[float, headrace.Saved]:
             nonlocal step
@@ -82,6 +87,15 @@ def main() -> None:
             saved.wait()
             return time.perf_counter() - began - took
 
+        def beside() -> float:
+            """A save while another one goes to storage."""
+            _, stored = save(True)
+            found["persists_that_had_ended"] += stored.done
+            took, saved = save(False)
+            found["saves_that_were_left_out"] += not saved.in_memory
+            stored.wait()
+            return took
+
         def turns(count: int, *ways: tuple[str, Any]) -> None:
             """ABBA."""
             for i in range(count):
@@ -92,6 +106,7 @@ def main() -> None:
         found["first"] = first / copy(floor, state)
         turns(cfg["rounds"], ("floor", lambda: copy(floor, state)), ("save", lambda: save(False)[0]))
         turns(cfg["persists"], ("persist", durable), ("dd", lambda: dd(saved.memory, size)))
+        turns(cfg["persists"], ("save_beside", beside), ("floor_beside", lambda: copy(floor, state)))
         turns(cfg["persists"], ("rate_alone", lambda: rates(1)), ("rate_persist", lambda: rates(0, save(True)[1])))
         if cfg["rivals"]:
             with Rivals(state) as rivals:
