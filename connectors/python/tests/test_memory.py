@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -169,6 +170,46 @@ def locked(memory: Memory, path: str) -> bool:
         return False
     slot.unlock()
     return True
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
+    folder: Folder, room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may keep what it has restored. A kill in mid copy then leaves the checkpoint before,
+    if there is room for a third copy; else what was restored."""
+    killed = Memory(folder, 0, 2)
+    for number in (1, 2):
+        written(killed, {"w": np.full(10_000, number)}, number)
+    killed.close()
+    manifest = _memory.found(folder, 0)[0]
+    arrays = manifest.load()[1]
+    if not room:
+        monkeypatch.setattr(_slots, "_affordable", no_room)
+    memory = Memory(folder, 0, 2)
+    for number in (3, 4, 5):
+        assert (arrays["w"] == 2).all()
+        if number == 5:  # nothing is used any more
+            del arrays
+        with pytest.raises(InterruptedError):
+            memory.copy(_state.flatten({"w": np.full(10_000, -1)}), halfway=dies)
+        newest = _memory.found(folder, 0)[0]
+        assert newest.step == (2 if number == 4 and not room else number - 1)
+        assert newest.fault() is None
+        copy = memory.copy(_state.flatten({"w": np.full(10_000, number)}))
+        about = {"version": 1, "path": "/nowhere", "manifest": {**newest.fields, "step": number}}
+        about["manifest"]["cut"] = {"id": f"{number:016x}", "order": number, "epoch": 1}
+        memory.complete(copy, json.dumps(about).encode(), f"{number:016x}")
+    memory.close()
+    assert not _memory._restored
+
+
+def dies() -> None:
+    raise InterruptedError
+
+
+def no_room(path: str, more: int) -> None:
+    raise OSError(errno.ENOSPC, "no memory is free", path)
 
 
 def test_the_layout_of_the_first_save_is_ready_when_memory_is_warm(folder: Folder) -> None:

@@ -22,6 +22,8 @@ from ._verified import Verified, opened
 log = logging.getLogger("headrace")
 
 _LOOK = 0.05  # seconds between two looks
+# Slots whose arrays this process uses: their inodes, each as often as it was loaded.
+_restored: list[int] = []
 ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
 
 
@@ -212,24 +214,39 @@ class Memory:
                 return index
         if newest is None:
             raise CheckpointError(f"all slots of {slots[0].path} are in use by another process")
+        others = sorted((i for i in slots if i != newest), key=lambda i: complete.get(i, 0))
+        # What was restored may stay in use for as long as the program runs.
+        for index in others:
+            if slots[index].made in _restored:
+                with contextlib.suppress(OSError):
+                    return self._anew(index)
         if len(complete) > 1 and slots[newest].lock():
             return newest  # an older one is complete, and pinned
-        # A pinned slot is replaced by a new file of the same name. Its readers keep the old
-        # file open.
-        index = min((i for i in slots if i != newest), key=lambda i: complete.get(i, 0))
-        return self._anew(index)
+        return self._anew(others[0])
 
     def _anew(self, index: int) -> int:
-        """A new file in the place of a slot that is pinned. Its memory goes with its last reader."""
-        old = self._slots.pop(index)
+        """A new file in the place of a slot that is pinned, locked. Its readers keep the old file
+        open, and its memory goes with the last of them. Raises OSError (ENOSPC): there is no room
+        for both."""
+        old = self._slots[index]
         temp = f"{old.path}.new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temp)
-        os.close(os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.rename(temp, old.path)
+        fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if old.capacity:
+                _slots.take_room(fd, temp, 0, old.capacity)
+            os.rename(temp, old.path)
+        except BaseException:
+            os.unlink(temp)
+            raise
+        finally:
+            os.close(fd)
+        del self._slots[index]
         self._layouts.pop(index, None)
         old.close()
         slot = self._slot(index)
+        slot.cut = old.cut
         if not slot.lock():
             raise CheckpointError(f"{slot.path} is in use by another process")
         return index
@@ -281,8 +298,15 @@ class InMemory(Manifest):
         except BaseException:
             reading.close()
             raise
-        weakref.finalize(reading.memory, os.close, reading.release())
+        _restored.append(reading.made)
+        weakref.finalize(reading.memory, _let_go, reading.release(), reading.made)
         return tree, arrays
+
+
+def _let_go(fd: int, made: int) -> None:
+    """Nobody uses the arrays of a slot any more."""
+    _restored.remove(made)
+    os.close(fd)
 
 
 def found(folder: Folder, rank: int) -> list[InMemory]:

@@ -156,8 +156,7 @@ class Slot:
         if size <= self.capacity:
             return
         size = pages(size)
-        _affordable(self.path, size - self.capacity)
-        os.posix_fallocate(self._fd, 0, size)  # a lack of memory is an error here, and a SIGBUS later
+        take_room(self._fd, self.path, self.capacity, size)
         old, self.memory = self.memory, None
         self._map(size)
         if old is not None:
@@ -226,7 +225,8 @@ class Reading:
                 fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(f"{path} is being written") from None
-            size = os.fstat(self._fd).st_size
+            status = os.fstat(self._fd)
+            self.made, size = status.st_ino, status.st_size
             if size < PAGE:
                 raise CheckpointError(f"{path} is empty")
             self.memory = mmap.mmap(self._fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
@@ -339,6 +339,12 @@ def _replace(path: str, data: bytes) -> None:
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     os.rename(temp, path)
+
+
+def take_room(fd: int, path: str, has: int, size: int) -> None:
+    """Makes a file of `has` bytes one of `size`. Raises OSError (ENOSPC): there is no room."""
+    _affordable(path, size - has)
+    os.posix_fallocate(fd, 0, size)  # a lack of memory is an error here, and a SIGBUS later
 
 
 def _affordable(path: str, more: int) -> None:
