@@ -312,8 +312,9 @@ LIGHTNING_DDP = (
 
 
 def test_two_ranks_of_ddp_go_on_from_memory(job: Any, rng: random.Random, zygote: Zygote, memory: Path) -> None:
-    """One rank is killed, and the group is started again. Both find the same save in their
-    memories. Without the memories both go on from storage. Each record is in the model once."""
+    """One rank is killed, and the group is started again. Both go back to the same save, in their
+    memories. If storage has that one too, a rank whose slot was torn by the kill reads it there.
+    Without the memories both go on from storage. Each record is in the model once."""
     n = N
     job.write(n)
     job.up("--model", "replicated")
@@ -328,22 +329,21 @@ def test_two_ranks_of_ddp_go_on_from_memory(job: Any, rng: random.Random, zygote
         assert (-signal.SIGKILL in codes) if kill else codes == [0, 0], "\n".join(texts) + job.logs()
         return texts
 
-    def back(texts: list[str]) -> tuple[int, str]:
-        places = {tuple(text.split("went back: ")[1].split()[:2]) for text in texts}
-        assert len(places) == 1, "\n".join(texts) + job.logs()
-        at, source = places.pop()
-        return int(at), source
+    def back(texts: list[str]) -> tuple[int, set[str]]:
+        places = [text.split("went back: ")[1].split()[:2] for text in texts]
+        assert len({at for at, _ in places}) == 1, "\n".join(texts) + job.logs()
+        return int(places[0][0]), {source for _, source in places}
 
     first, second = rng.randint(6, 10), rng.randint(14, 22)
     run(first)
-    at, source = back(run(second))
-    assert source == "memory"
+    at, sources = back(run(second))
+    assert sources == {"memory"} or at % 5 == 0, (at, sources)
     assert (first - 2) // 5 * 5 <= at <= first
     for folder in memory.iterdir():
         shutil.rmtree(folder)
     texts = run()
-    at, source = back(texts)
-    assert source == "storage"
+    at, sources = back(texts)
+    assert sources == {"storage"}
     assert 5 <= at <= second  # as above
     ids = range(n)
     whole = f"sums {[n, sum(ids), sum(i * i for i in ids)]} "
