@@ -204,6 +204,13 @@ def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
     assert not _memory._restored
 
 
+def test_a_new_file_whose_maker_was_killed_goes_with_the_next_start(folder: Folder) -> None:
+    left = Path(folder.slot(0, 1) + _memory.NEW)
+    left.write_bytes(bytes(1000))
+    Memory(folder, 0, 2).close()
+    assert not left.exists()
+
+
 def dies() -> None:
     raise InterruptedError
 

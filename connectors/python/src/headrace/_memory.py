@@ -22,6 +22,7 @@ from ._verified import Verified, opened
 log = logging.getLogger("headrace")
 
 _LOOK = 0.05  # seconds between two looks
+NEW = ".new"  # a file that will take a slot's place
 # Slots whose arrays this process uses: their inodes, each as often as it was loaded.
 _restored: list[int] = []
 ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
@@ -63,9 +64,11 @@ class Memory:
         self._stop = threading.Event()
         self._warming: threading.Thread | None = None
         self._not_before = 0.0
-        self._wanted: tuple[int, _image.Layout | None] | None = None  # what is to be warm, and is not begun
+        self._wanted: tuple[int, _image.Layout | None] | None = None  # the next size and layout to warm
         with self._lock:
             for number in range(self._count):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(folder.slot(rank, number) + NEW)  # of a process that was killed in _anew()
                 if os.path.exists(folder.slot(rank, number)):
                     self._slot(number)
 
@@ -215,7 +218,7 @@ class Memory:
         if newest is None:
             raise CheckpointError(f"all slots of {slots[0].path} are in use by another process")
         others = sorted((i for i in slots if i != newest), key=lambda i: complete.get(i, 0))
-        # What was restored may stay in use for as long as the program runs.
+        # The program may keep its restored state, and so pin a slot, for as long as it runs.
         for index in others:
             if slots[index].made in _restored:
                 with contextlib.suppress(OSError):
@@ -229,7 +232,7 @@ class Memory:
         open, and its memory goes with the last of them. Raises OSError (ENOSPC): there is no room
         for both."""
         old = self._slots[index]
-        temp = f"{old.path}.new"
+        temp = old.path + NEW
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temp)
         fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
