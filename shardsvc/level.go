@@ -64,11 +64,12 @@ func (lg *ledger) askDown(d *dataset, w, thief *holder, units int64) {
 	}
 }
 
-// backlog is what w holds of d and has not acked: units that are there.
+// backlog is what w holds of d and has not acked: units that are there. What its process has
+// received counts, because that is in its next batch, too.
 func (lg *ledger) backlog(d *dataset, w *holder) (n int64) {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.pass.p.ds == d {
-			n += max(0, l.reach()-max(l.prefix, l.frontier))
+			n += max(0, l.reach()-l.prefix)
 		}
 	}
 	return n

@@ -71,6 +71,19 @@ func (st *stream) beyond() bool {
 	return st.rounds != nil && st.rounds.Drop && !st.rounds.Endless && st.round.last
 }
 
+// mayReceive says how many more batches may leave for the process. Of an input without an
+// end whose rounds are all full, none may lie further ahead than the round after the last one
+// that all ranks have: what a process has cannot go to a rank that lacks it. For example, all
+// ranks have round 2, and 200 rows of two batches lie here: one batch leaves, and the other
+// one may have to become another rank's part of round 3. The caller holds stream.mu.
+func (st *stream) mayReceive() int {
+	credit := int(st.credit)
+	if st.rounds != nil && st.rounds.Drop && st.rounds.Endless {
+		return max(0, min(credit, int(st.round.through)+1-int(st.delivered)))
+	}
+	return credit
+}
+
 // arrived takes READY.
 func (st *stream) arrived(number uint32) Answer {
 	st.mu.Lock()

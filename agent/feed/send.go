@@ -73,7 +73,7 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 		return nil, time.Time{}, st.ended && st.credited1
 	}
 	w = st.queue[0]
-	n, credit := w.batches(), int(st.credit)
+	n, credit := w.batches(), st.mayReceive()
 	if credit == 0 {
 		s.split = time.Time{}
 		return nil, time.Time{}, false

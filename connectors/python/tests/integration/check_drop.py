@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +74,25 @@ headrace.shutdown()
 
 
 class Run:
-    """One start of a group."""
+    """One start of a group. first: the ranks that start now; the others start with start()."""
 
-    def __init__(self, job: Any, world: int, **cfg: Any) -> None:
+    def __init__(self, job: Any, world: int, first: Sequence[int] | None = None, **cfg: Any) -> None:
         self.group = Group(world)
         said = json.dumps({"world": world, "port": self.group.port, "dir": str(job.folder / "ckpt"), **cfg})
-        self.ranks = [job.helper(WORKER, said, str(r)) for r in range(world)]
+        self._helper = lambda rank: job.helper(WORKER, said, str(rank))
+        self.by_rank: dict[int, Any] = {}
+        for rank in range(world) if first is None else first:
+            self.start(rank)
+
+    def start(self, rank: int) -> None:
+        self.by_rank[rank] = self._helper(rank)
+
+    @property
+    def ranks(self) -> list[Any]:
+        return [self.by_rank[rank] for rank in sorted(self.by_rank)]
 
     def lines(self, rank: int, word: str) -> list[list[int]]:
-        text = self.ranks[rank].log.read_text()
+        text = self.by_rank[rank].log.read_text()
         whole = text.rpartition("\n")[0].splitlines()
         return [[int(v) for v in line.split()[1:]] for line in whole if line.startswith(word + " ")]
 
@@ -104,6 +116,11 @@ class Run:
     def broken(self) -> None:
         for r in self.ranks:
             r.ended()
+
+
+def counts(job: Any) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["counts"]
+    return said
 
 
 def ids_in(job: Any, ranges: list[tuple[str, int, int]]) -> list[int]:
@@ -211,12 +228,9 @@ def test_a_program_that_ends_without_stepping_its_last_round_drops_nothing(job: 
     trained = len(run.ids())
     assert trained == 7 * 300
 
-    def counts() -> dict[str, Any]:
-        return json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["counts"]
-
-    poll(lambda: counts()["leased"] == 0)
-    assert counts()["dropped"] == 0
-    assert counts()["pending"] > 0
+    poll(lambda: counts(job)["leased"] == 0)
+    assert counts(job)["dropped"] == 0
+    assert counts(job)["pending"] > 0
     again = Run(job, 3, last=True)
     again.ended()  # with one round or, if the rest does not divide well, none
     assert again.lines(0, "began") == [[7]]
@@ -261,27 +275,37 @@ def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> 
     assert sorted(ids_in(job, ranges)) == sorted(left)
 
 
-def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> None:
-    """Files come one by one, each for one rank. The rows of a file that fill no round wait;
-    max_wait closes none. They are in the round that the next files fill. All rows have the same
-    length: what the ranks hold is leveled in bytes (docs/ROUNDS.md)."""
+def without_end(job: Any) -> Any:
+    """A job whose input are files that come one by one, and what adds rows in one more file.
+    All rows have the same length: what the ranks hold is leveled in bytes (docs/ROUNDS.md)."""
     spec = job.folder / "rows.yaml"
     spec.write_text(
-        f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms}}\n"
+        f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms, complete: renamed}}\n"
         "decode: {format: csv, columns: [{name: id, path: 0, dtype: int64}]}\n"
     )
     job.up("--model", "replicated")
     job.headrace("dataset", "apply", "-f", str(spec))
+
+    def add(first: int, rows: int) -> None:
+        part = job.data / f".{first:05}"
+        part.write_text("".join(f"{i:05}\n" for i in range(first, first + rows)))
+        part.rename(job.data / f"{first:05}.csv")
+
+    return add
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any, rng: random.Random, drawn: bool) -> None:
+    """Each file is for one rank. Its rows that fill no round wait; max_wait closes none. They
+    are in the round that the next files fill."""
+    files = [150, 150, 60, 240]  # rounds of 200
+    if drawn:
+        files = [2 * rng.randint(1, 250) for _ in range(12)]
+    add = without_end(job)
     run = Run(job, 2, max_wait=0.5)
     written = 0
-
-    def counts() -> dict[str, Any]:
-        return json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["counts"]
-
-    for rows in (150, 150, 60, 240):  # rounds of 200
-        part = job.data / f".{written:05}"
-        part.write_text("".join(f"{i:05}\n" for i in range(written, written + rows)))
-        part.rename(job.data / f"{written:05}.csv")
+    for rows in files:
+        add(written, rows)
         written += rows
         full = written // 200
         try:
@@ -292,9 +316,22 @@ def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any) -> No
             raise AssertionError(f"round {full} did not come after file {written}:\n{said}") from None
         at = [len(run.lines(r, "round")) for r in (0, 1)]
         assert at == [full, full]
-    poll(lambda: counts()["leased"] == 0, 120)  # all steps are durable
-    assert sorted(run.ids()) == list(range(written))
-    assert counts()["dropped"] == 0
+    poll(lambda: counts(job)["leased"] == 6 * (written % 200), 120)  # all steps are durable
+    assert len(set(run.ids())) == len(run.ids()) == written // 200 * 200
+    assert counts(job)["dropped"] == 0
+    for r in run.ranks:
+        r.process.kill()
+
+
+def test_on_an_input_without_end_no_process_gets_what_another_one_lacks(job: Any) -> None:
+    """Rank 1 comes first and is leased all rows, enough for its batches of two rounds. They are
+    one round of both ranks, so one of its batches has to stay at its agent."""
+    without_end(job)(0, 200)
+    run = Run(job, 2, [1], max_wait=0.5)
+    poll(lambda: counts(job)["leased"] == 1200)
+    run.start(0)
+    poll(lambda: all(len(run.lines(r, "round")) == 1 for r in (0, 1)), 120)
+    assert sorted(run.ids()) == list(range(200))
     for r in run.ranks:
         r.process.kill()
 

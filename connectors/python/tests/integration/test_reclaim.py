@@ -13,7 +13,7 @@ N = 900
 # A notebook: it saves after its first batch, steps a second one, has a third one in hand,
 # and thinks. Each line of its input is a cell.
 NOTEBOOK = """
-import headrace, os, sys
+import headrace, os, sys, time
 
 def begin():
     headrace.init(rank=0, world_size=int(os.environ["RANKS"]))
@@ -27,6 +27,15 @@ def refused(call):
     except headrace.Fenced as error:
         print("refused", error, flush=True)
 
+def told():
+    # The verb has ended when the master has decided: its agent tells this process after it.
+    while True:
+        try:
+            stream.step(batches=0)
+        except headrace.Fenced:
+            return
+        time.sleep(0.01)
+
 os.chdir(os.environ["WORK"])
 stream, ck, restored = begin()
 assert restored is None
@@ -38,6 +47,7 @@ stream.step()
 third = next(stream)
 print("thinks", flush=True)
 sys.stdin.readline()
+told()
 for call in (stream.step, lambda: next(stream), lambda: ck.save(3, {"ids": []})):
     refused(call)
 headrace.shutdown()
