@@ -126,6 +126,9 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 	return ck.kind.badAsk(w, k)
 }
 
+// inRounds implements aboveLedger.
+func (ck *checkpoints) inRounds(id DatasetID) bool { return ck.group.inRounds(id) }
+
 // pinned says whether somebody waits for a cut of the rank at a step in [low, high), or
 // one is kept there that may yet be bound.
 func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {

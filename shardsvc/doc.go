@@ -84,7 +84,7 @@
 //	dataset detach dirtyRank dismiss dropRequests dropRest end fit fitBody foldCut goBack goBackRank
 //	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease
 //	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
-//	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
+//	setTaking settleEmpty stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
 //	withSegments
 //
 // The group: which agents and processes are there.
@@ -101,7 +101,7 @@
 //
 // The group offers:
 //
-//	drop dropsUnknown endGeneration fence fenceRank olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
+//	drop dropsUnknown endGeneration fence fenceRank inRounds olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
 //	setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.

@@ -36,6 +36,9 @@ type aboveLedger interface {
 	pinned(rank uint32, low, high int64) bool
 	// acked says that records which w held are settled now.
 	acked(w *holder)
+	// inRounds says whether the ranks read a dataset in rounds. Each of them then waits for
+	// the others.
+	inRounds(id DatasetID) bool
 }
 
 func (lg *ledger) init(t *turn) {

@@ -50,7 +50,8 @@ func (lg *ledger) scan(d *dataset) {
 		}
 	}
 	lg.thieves = lg.thieves[:0]
-	lg.findVictims(d, mean)
+	rounds := lg.above.inRounds(d.id)
+	lg.findVictims(d, mean, rounds)
 	asked := false
 	for _, r := range d.waiting.All() {
 		if len(lg.thieves) == maxThieves {
@@ -58,7 +59,7 @@ func (lg *ledger) scan(d *dataset) {
 		}
 		if !slices.Contains(lg.thieves, r.w) {
 			lg.thieves = append(lg.thieves, r.w)
-			asked = lg.stealFor(d, r.w, mean, whole.why == allOut) || lg.shareLeads(d, r.w) || asked
+			asked = lg.stealFor(d, r.w, mean, whole.why == allOut, rounds) || lg.shareLeads(d, r.w) || asked
 		}
 	}
 	if !asked {
@@ -67,12 +68,15 @@ func (lg *ledger) scan(d *dataset) {
 	lg.watchSteal(d, d.nextScan)
 }
 
-func (lg *ledger) findVictims(d *dataset, mean [inputs]float64) {
+func (lg *ledger) findVictims(d *dataset, mean [inputs]float64, rounds bool) {
 	lg.victims = lg.victims[:0]
 	for _, w := range lg.holders {
-		v := victim{w: w, in: lg.askedIn(d, w)}
+		v := victim{w: w}
+		if !rounds {
+			v.in = lg.askedIn(d, w)
+		}
 		for l := w.leases; l != nil; l = l.wnext { // newest first
-			if l.pass.p.ds != d || l.pass.p.in != v.in {
+			if l.pass.p.ds != d || l.pass.p.in != v.in && !rounds {
 				continue
 			}
 			there := max(0, l.reach()-max(l.prefix, l.frontier))
@@ -81,12 +85,15 @@ func (lg *ledger) findVictims(d *dataset, mean [inputs]float64) {
 				there -= max(0, l.reach()-max(l.askAt, l.prefix, l.frontier))
 			}
 			v.backlog += there
+			if rounds { // counted as leveling does it, or the two would move the same rows back and forth
+				v.backlog += max(0, l.reach()-l.prefix) - max(0, l.reach()-max(l.prefix, l.frontier))
+			}
 			if v.l == nil && there > 0 && !l.asked && lg.now >= l.stealAfter && w.mayAsk() {
 				v.l = l
 			}
 		}
 		if v.backlog > 0 {
-			v.rate, v.slow = lg.pace(d, w, v.in, mean[v.in])
+			v.rate, v.slow = lg.pace(d, w, v.in, mean[v.in], rounds)
 			v.behind = v.l != nil && v.l.leads() && v.finish() > float64(d.opt.Target)/float64(Second)
 			lg.victims = append(lg.victims, v)
 		}
@@ -109,16 +116,18 @@ func (lg *ledger) askedIn(d *dataset, w *holder) (in input) {
 	return in
 }
 
-// pace is the rate to expect of a holder. A paused or silent holder is slow.
-func (lg *ledger) pace(d *dataset, w *holder, in input, mean float64) (rate float64, slow bool) {
+// pace is the rate to expect of a holder. A paused or silent holder is slow. With rounds all go
+// at one pace, and one that is silent waits for the others: if each of two ranks took the other
+// one for slow, the same rows would go from one to the other for ever.
+func (lg *ledger) pace(d *dataset, w *holder, in input, mean float64, rounds bool) (rate float64, slow bool) {
 	rate = mean
-	if r := w.rate(d.id, in); r > 0 {
+	if r := w.rate(d.id, in); r > 0 && !rounds {
 		rate = float64(r)
 	}
 	if w.paused {
 		return rate / 1000, true
 	}
-	if quiet := lg.now - w.since; quiet > 4*d.opt.Target {
+	if quiet := lg.now - w.since; quiet > 4*d.opt.Target && !rounds {
 		return rate * float64(d.opt.Target) / float64(quiet), true
 	}
 	return rate, false
@@ -127,7 +136,7 @@ func (lg *ledger) pace(d *dataset, w *holder, in input, mean float64) (rate floa
 // stealFor asks the holder that would finish last for so many units that it and w finish
 // together, if that is worth a round trip. Example: the holder has 900 units left, w has
 // none, and both read 100 units/s: it asks for 450.
-func (lg *ledger) stealFor(d *dataset, w *holder, mean [inputs]float64, drained bool) bool {
+func (lg *ledger) stealFor(d *dataset, w *holder, mean [inputs]float64, drained, rounds bool) bool {
 	own := victim{}
 	best := -1
 	for i := range lg.victims {
@@ -151,7 +160,7 @@ func (lg *ledger) stealFor(d *dataset, w *holder, mean [inputs]float64, drained 
 	if own.rate == 0 {
 		own.rate = mean[v.in]
 	}
-	if r := w.rate(d.id, v.in); r > 0 {
+	if r := w.rate(d.id, v.in); r > 0 && !rounds {
 		own.rate = float64(r)
 	}
 	if busy > 0 {

@@ -120,6 +120,7 @@ type stream struct {
 	sized     [inputs]bool   // and a grant of that input has answered one such
 	rate      meter
 	standing  pb.Standing_State
+	gaveUp    bool      // of a virtual rank: rows that could not be read, and that no grant has followed yet
 	told      uint64    // the last of the requests that were told so
 	rounds    *rounding // nil: it has none
 }

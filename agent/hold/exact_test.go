@@ -127,8 +127,8 @@ func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 		return fx
 	}
 	received := func(m *pb.MasterMessage) hold.Effects { return do(&hold.Received{Message: m}) }
-	drained := func(request uint64) {
-		received(&pb.MasterMessage{Standings: []*pb.Standing{{Request: request, Worker: 1, Dataset: 1, State: pb.Standing_DRAINED}}})
+	drained := func(request uint64) hold.Effects {
+		return received(&pb.MasterMessage{Standings: []*pb.Standing{{Request: request, Worker: 1, Dataset: 1, State: pb.Standing_DRAINED}}})
 	}
 	stream := hold.Stream{Worker: 1, Number: 1}
 	do(&hold.Join{Join: &pb.Join{Worker: 1}})
@@ -151,6 +151,10 @@ func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
 	if said.Drained {
 		t.Errorf("a part comes again: %v", said)
+	}
+	// The master says so before it hears of the failure: the batch is not the last one.
+	if fx := drained(open); len(fx.States) != 1 || fx.States[0].State != pb.Standing_WAIT || said.Drained {
+		t.Errorf("it was said to be drained before the failure was heard of: %+v, %v", fx.States, said)
 	}
 	lease = take(2, 4, 10)
 	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
@@ -200,5 +204,32 @@ func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
 	}
 	if request(do(&hold.HeadSeen{Lease: first, Head: 100, Waits: true})) == 0 {
 		t.Error("one reader waits, and no other lead is asked for")
+	}
+}
+
+// No answer of the master tells of a batch without rows. So a stepped one that a process brings
+// to another agent is durable as soon as the master has let the process in.
+func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	do := func(ev hold.Event) (fx hold.Effects) {
+		t.Helper()
+		now += 1e6
+		if core.Step(now, ev, &fx); fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		return fx
+	}
+	stream := hold.Stream{Worker: 1, Number: 1}
+	do(&hold.Join{Join: &pb.Join{Worker: 1, Generation: 1}, Resume: []hold.Resume{{
+		Stream: 1, Dataset: 1, Tracked: true, Acked: 2, Stepped: 4, Rounds: &hold.Rounds{Series: 1, Told: 4},
+		Batches: []hold.ResumedBatch{{Number: 3, Stepped: true, Step: 3}, {Number: 4, Stepped: true, Step: 4}, {Number: 5}},
+	}}})
+	do(&hold.Connected{})
+	fx := do(&hold.Received{Message: &pb.MasterMessage{
+		Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1, LastStep: 2}}, Echo: now,
+	}})
+	if len(fx.Acked) != 1 || fx.Acked[0] != (hold.Acked{Stream: stream, Through: 4}) {
+		t.Errorf("durable: %+v", fx.Acked)
 	}
 }

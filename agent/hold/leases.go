@@ -57,7 +57,7 @@ func (c *Core) grant(g *pb.Grant) {
 		l.ahead = l.head == g.LeaseStart
 	}
 	s.rounds.granted(l)
-	s.hungry = false
+	s.hungry, s.gaveUp = false, false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
 		s.standing = pb.Standing_WAIT // of those that were told something the master tells changes only
 	}
@@ -146,13 +146,12 @@ func (c *Core) failed(l *lease, ev *Failed) {
 	if !ev.Loose {
 		c.releaseBehind(l)
 	}
-	if s := l.s; s.virtual > 0 && s.standing == pb.Standing_DRAINED {
+	if s := l.s; s.virtual > 0 {
 		// What was given up comes to this stream again, and to no other: the batch that
 		// it breaks off in is not the last one. The next grant says how it stands.
-		c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: pb.Standing_WAIT})
-	}
-	if s := l.s; s.virtual > 0 && s.rounds != nil {
-		s.rounds.gaveUp = true
+		if s.gaveUp = true; s.standing == pb.Standing_DRAINED {
+			c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: pb.Standing_WAIT})
+		}
 	}
 }
 

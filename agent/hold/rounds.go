@@ -63,7 +63,6 @@ type rounding struct {
 	rows, dry bool                // what its reader has said since the last Deliver
 	lease     Lease               // the newest that its reader was given
 	newest    uint64              // sequence of its leases' tokens, in this session
-	gaveUp    bool                // of a virtual rank: rows that could not be read, which come to it again
 	closed    bool
 	cut       bool // Drop: what lies beyond the last round is given back
 	done      bool // and the last round is stepped
@@ -125,7 +124,7 @@ func (r *rounding) size(number uint32, rows int64) {
 // granted: a lease came, and its reader has not said anything of it.
 func (r *rounding) granted(l *lease) {
 	if r.named(l.token); r != nil {
-		r.lease, r.dry, r.gaveUp = l.id, false, false
+		r.lease, r.dry = l.id, false
 	}
 }
 
@@ -139,7 +138,8 @@ func (r *rounding) named(t Token) {
 // report is what holds of s now.
 func (s *stream) report() report {
 	r := s.rounds
-	r.done = r.done || r.cut && s.stepped >= r.Told
+	ended := r.cut || r.ToldLast && !r.Drop && !r.Endless
+	r.done = r.done || ended && s.stepped >= r.Told
 	now := report{through: r.received, closed: r.closed, done: r.done}
 	if r.closed {
 		return now
@@ -147,7 +147,7 @@ func (s *stream) report() report {
 	now.more = r.rows || s.delivered > r.received
 	// Where every round is full, a rank that gets another full batch is not at its end.
 	full := r.Drop && (r.full || s.delivered > r.received)
-	if now.drained = r.dry && !full && !r.gaveUp && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
+	if now.drained = r.dry && !full && !s.gaveUp && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
 		now.newest = r.newest
 	}
 	return now

@@ -79,7 +79,11 @@ func (c *Core) onStanding(st *pb.Standing) {
 	case pb.Standing_FAILED, pb.Standing_DELETED:
 		s.over = true
 	}
-	c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: st.State, Reason: st.Reason})
+	state := st.State
+	if s.gaveUp && state == pb.Standing_DRAINED { // the master had not heard of the failure when it said so
+		state = pb.Standing_WAIT
+	}
+	c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: state, Reason: st.Reason})
 }
 
 // meter measures a worker's pace while it has something to do: the time in which

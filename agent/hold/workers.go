@@ -166,6 +166,9 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 		}
 	}
 	for _, s := range w.streams {
+		if w.state == joined {
+			c.settle(s) // no answer of the master tells of batches without rows
+		}
 		c.want(s)
 	}
 	c.callSoon(w)

@@ -89,7 +89,7 @@ func (f *feed) tellAhead() {
 		recs, _, met := f.s.a.w.recordsOf(l.grant, l.at, l.end)
 		now.rows = now.rows || len(recs) > 0
 		n += len(recs)
-		now.dry = now.dry && met == nil && !f.s.a.w.mayGrow(l.grant, l.end)
+		now.dry = now.dry && (l.dry || met == nil && !f.s.a.w.mayGrow(l.grant, l.end))
 	}
 	now.full = n >= f.rows
 	if now != f.said {
