@@ -97,7 +97,7 @@ func (m *master) guard() {
 		}
 	}
 	m.checkExcluded()
-	if w.oneIn(3) {
+	if w.oneIn(3) && w.disk.mine(m) { // one that was deposed does not know what was settled since
 		m.checkGone()
 	}
 }
