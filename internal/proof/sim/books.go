@@ -179,11 +179,15 @@ func (b *books) said(t *trainer, recs []int32) {
 }
 
 // givenUp: a master has not heard of a process for too long. incarnation 0: of all earlier
-// ones of the rank. It may not be so while an agent of its node speaks with this master.
+// ones of the rank that it has not heard of since it started. It may not be so while an agent
+// of its node speaks with this master.
 func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
 	w := b.w
 	for _, t := range w.everybody {
 		if t.rank != rank || t.lost > 0 || t.inc != incarnation && (incarnation != 0 || t.slot == nil || t.slot.cur == t) {
+			continue
+		}
+		if _, heard := m.spoken[t]; heard && incarnation == 0 {
 			continue
 		}
 		t.lost, t.silence = w.now, m.silence(t)
