@@ -23,6 +23,7 @@ from shared import FORGET, RELEASE, Lender
 
 HEADER = struct.Struct("<IHHII")
 (HELLO, WELCOME, ERROR, OPEN, OPENED, ATTACH, CREDIT, FRAME, END, STEP) = range(1, 11)
+READY, ROUND = 29, 30
 (ACKED, FENCED, QUIT, PAUSE, STATS, CLOSE, BYE, PING, PONG, STATE) = range(11, 21)
 CALL, ANSWER = 21, 22
 
@@ -111,6 +112,7 @@ class Agent:
         self.hellos: list[dict[str, Any]] = []
         self.heard: list[tuple[int, int, dict[str, Any]]] = []  # type, stream, payload
         self.credits: list[int] = []
+        self.ready = 0  # the round that READY named last
         self.streams: dict[int, Stream] = {}
         self.changed = threading.Condition()
         self.control: socket.socket | None = None
@@ -151,6 +153,15 @@ class Agent:
             self.hold = False
             for number in self.streams:
                 self._push(number)
+
+    def send_frame(self, stream: int) -> None:
+        """Sends one more frame, while others are held back."""
+        with self.changed:
+            s = self.streams[stream]
+            left, s.credit, self.hold = s.credit - self.per_frame, self.per_frame, False
+            assert left >= 0
+            self._push(stream)
+            s.credit, self.hold = left, True
 
     def kill(self) -> None:
         """As kill -9 of the agent."""
@@ -233,6 +244,10 @@ class Agent:
             return
         if type_ == STEP:
             self._run(stream, payload)
+            return
+        if type_ == READY:  # all ranks have what this one has
+            self.ready = number
+            self._send(connection, ROUND, stream, {"through": number, "rows": []})
             return
         self.heard.append((type_, stream, payload))
         if type_ == HELLO:

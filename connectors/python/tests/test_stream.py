@@ -14,6 +14,7 @@ import headrace
 import numpy as np
 import pytest
 from agent import CLOSE, ERROR, OPEN, PAUSE, STATE, STATS, STEP, Agent, poll
+from headrace._credits import Credits
 
 Agents = Callable[..., Agent]
 
@@ -436,3 +437,35 @@ def test_warnings_are_not_raised_by_a_normal_run(agents: Agents) -> None:
                 assert b["id"].size
                 stream.step()
         headrace.shutdown()
+
+
+def test_with_rounds_the_next_frame_is_taken_while_this_one_is_trained(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other ranks wait until this process says that it has its rows of the next round."""
+    monkeypatch.setattr(Credits, "used", lambda *_: None)  # frames of four batches on any machine
+    agent = agents(model="replicated", total=10_000, per_frame=4)
+    headrace.init(rank=0, world_size=1)
+    with headrace.dataset("clicks").batches(10, rounds=True) as stream:
+        credits = stream._feed._credits
+        credits.per_frame, credits.window = 4, 16
+        number = 0
+
+        def train() -> None:
+            nonlocal number
+            number += 1
+            next(stream)
+            stream.step(number)
+
+        train()
+        agent.hold = True
+        [(at_agent, sent)] = agent.streams.items()
+        while number < sent.sent:
+            train()
+        agent.wait(lambda: sent.credit >= 8)
+        agent.send_frame(at_agent)
+        train()
+        agent.send_frame(at_agent)
+        train()
+        assert number == sent.sent - 6
+        agent.wait(lambda: agent.ready == sent.sent)

@@ -66,6 +66,8 @@ class RoundFeed(Feed):
         self._replenish(yielded)
         frame = self._frame
         due = self._granted - self._credits.window + self._credits.per_frame
+        if not self._came:  # all ranks wait until the next frame is taken: look for it behind each batch
+            due = 0
         self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
         return frame
 
