@@ -88,7 +88,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	default:
 		panic(fmt.Sprintf("shardsvc: unknown event %T", ev))
 	}
-	c.settleRests()
+	c.dropRests()
 	c.letIn()
 	c.checkStarters()
 	c.serve()

@@ -84,7 +84,7 @@
 //	dataset detach dirtyRank dismiss dropRequests dropRest end fit fitBody foldCut goBack goBackRank
 //	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease noneLeft
 //	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
-//	setTaking settleEmpty stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
+//	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
 //	withSegments
 //
 // The group: which agents and processes are there.

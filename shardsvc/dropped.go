@@ -44,31 +44,6 @@ func (lg *ledger) dropRest(d *dataset, step int64) (units int64) {
 	return units
 }
 
-// settleEmpty settles what is pending of d, which holds no record. The ranges count as acked at
-// step 0 by a rank, as an agent acks such a range.
-func (lg *ledger) settleEmpty(d *dataset, r *account) {
-	for _, p := range d.parts {
-		for _, ps := range p.passes {
-			if ps.frontier < p.LineEnd() || ps.done == &ps.base {
-				continue
-			}
-			for _, s := range slices.Clone(ps.pending) {
-				n := ps.Units(s.Start, s.End)
-				ps.pendingUnits -= n
-				d.pending -= n
-				ps.kinds[line.Acked] += n
-				ps.done.Add(s.Start, s.End, line.Acked)
-				ps.eachSegment(s.Start, s.End, func(start, end int64) {
-					lg.addPiece(ps, r, piece{start: start, end: end, rank: r.no, generation: lg.generation})
-				})
-				lg.dropTries(ps, s.Start, s.End)
-			}
-			ps.pending = ps.pending[:0]
-		}
-		lg.changed(p)
-	}
-}
-
 // lastStepIn is the highest step of the acks of d that no bound cut has; step: if there is
 // none. A lease that holds no record may be acked at step 0.
 func (lg *ledger) lastStepIn(d *dataset, step int64) (last int64) {

@@ -38,7 +38,7 @@ type series struct {
 	due        bool
 	spread     uint32 // the last round whose rows were spread
 	drop       bool   // what is left at its end is dropped
-	settled    bool   // what was left at its end is settled
+	dropped    bool   // and was
 }
 
 // nobody reads a virtual rank before its stream is heard of.
@@ -207,34 +207,25 @@ func (gr *group) checkRounds() {
 // tails are the values of `tail` as a program writes them.
 var tails = map[bool]string{true: "drop", false: "short"}
 
-// settleRests settles what each series leaves once every rank has stepped its last round. It
-// runs before a cut of that step can be frozen. With tail="drop" that is dropped. Else there is
-// no record in it: the last round was decided when all leases were read and every row was in a
-// round. For example, an agent has read lease [62, 64), which holds no record, and ends before
-// it has acked it. The trainers step the last round and leave before another one has read it.
-func (gr *group) settleRests() {
+// dropRests settles what lies beyond the last full round of each series with tail="drop",
+// once every rank has stepped that round. It runs before a cut of that step can be frozen.
+func (gr *group) dropRests() {
 	if gr.genEnded || gr.recovering {
 		return
 	}
 	for _, s := range gr.series {
 		d := gr.ledger.dataset(s.ds)
-		if d == nil || d.leases > 0 { // acks are on their way
+		if d == nil || d.leases > 0 || !s.dropsDue() {
+			continue // acks are on their way
+		}
+		step := gr.ledger.lastStepIn(d, gr.topStep)
+		if !s.allDone(step) {
 			continue
 		}
-		switch {
-		case s.dropsDue():
-			step := gr.ledger.lastStepIn(d, gr.topStep)
-			if !s.allDone(step) {
-				continue
-			}
-			s.settled = true
-			gr.ledger.cutsDue()
-			if units := gr.ledger.dropRest(d, step); units > 0 {
-				gr.ledger.report(Report{Kind: ReportRoundsDropped, Dataset: d.id, Units: units, Step: step})
-			}
-		case s.Complete() && !s.settled && s.generation == gr.generation && s.allSaidDone():
-			s.settled = true
-			gr.ledger.settleEmpty(d, gr.byRank[s.reader[0]].account)
+		s.dropped = true
+		gr.ledger.cutsDue()
+		if units := gr.ledger.dropRest(d, step); units > 0 {
+			gr.ledger.report(Report{Kind: ReportRoundsDropped, Dataset: d.id, Units: units, Step: step})
 		}
 	}
 }
@@ -242,7 +233,7 @@ func (gr *group) settleRests() {
 // dropsDue says whether the series has had its last round, and what lies beyond it is not
 // dropped yet, as far as this master knows.
 func (s *series) dropsDue() bool {
-	return s.Drops() && !s.settled && s.generation == s.gr.generation
+	return s.Drops() && !s.dropped && s.generation == s.gr.generation
 }
 
 // allDone says whether every rank has stepped the last round, whose step that is. A rank may
@@ -262,16 +253,6 @@ func (s *series) allDone(step int64) (any bool) {
 	return any
 }
 
-// allSaidDone says whether every member has told this master that it has stepped the last round.
-func (s *series) allSaidDone() bool {
-	for no := range s.told {
-		if !s.Done(no) {
-			return false
-		}
-	}
-	return true
-}
-
 // dropsUnknown says that a master that began to know all processes at a time may not know yet
 // what is to be dropped: a rank has not said how far it is. A rank that has closed its stream
 // never says so to a new master and a new agent, so one TTL is enough.
@@ -284,7 +265,7 @@ func (gr *group) dropsUnknown(since Time) bool {
 			continue
 		}
 		if d := gr.ledger.dataset(s.ds); d != nil && d.leases > 0 && s.allDone(gr.ledger.lastStepIn(d, gr.topStep)) {
-			return true // the last ack asks again: settleRests
+			return true // the last ack asks again: dropRests
 		}
 		for no := range s.told {
 			waits := gr.recovering || since > 0 && gr.now < since+gr.cfg.SessionTTL && s.member(no) != nil && !s.Reported(no)

@@ -138,8 +138,7 @@ func (r *rounding) named(t Token) {
 // report is what holds of s now.
 func (s *stream) report() report {
 	r := s.rounds
-	ended := r.cut || r.ToldLast && !r.Drop && !r.Endless
-	r.done = r.done || ended && s.stepped >= r.Told
+	r.done = r.done || r.cut && s.stepped >= r.Told
 	now := report{through: r.received, closed: r.closed, done: r.done}
 	if r.closed {
 		return now

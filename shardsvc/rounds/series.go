@@ -11,7 +11,7 @@ type Report struct {
 	Newest  uint64 // with Drained: the newest lease that its agent knew of then
 	// Rows of its batches of the rounds up to Through. Those that it has said before are left out.
 	Rows []uint32
-	// Done: it has stepped the last round, and, with Drop, given back what it had beyond it.
+	// Done: it has stepped the last round, and what it had beyond it is given back.
 	Done bool
 }
 
@@ -187,9 +187,6 @@ func (s *Series) Anew() bool { return s.anew }
 
 // Drops says whether the series is over and leaves rows that are in no round.
 func (s *Series) Drops() bool { return s.opt.Drop && !s.opt.Endless && s.said.Last }
-
-// Complete says whether the series is over and its rounds have all rows of the dataset.
-func (s *Series) Complete() bool { return !s.opt.Drop && !s.opt.Endless && s.said.Last }
 
 // Done says whether a rank has stepped the last round and given back what it had beyond it.
 func (s *Series) Done(rank int) bool { return s.rank[rank].Done }

@@ -3918,7 +3918,7 @@ type RoundReport struct {
 	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                          // the dataset has no end, so no round is the last one
 	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // of its batches of the rounds up to `through`: those that were not said in this session, and are not told
 	Drop          bool                   `protobuf:"varint,16,opt,name=drop,proto3" json:"drop,omitempty"`                                // no round is short: rows that no full round has are dropped at the end, or stay pending if the dataset has no end
-	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // it has stepped the last round and, with drop, what it had beyond it is given back
+	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // with drop: it has stepped the last round, and what it had beyond it is given back
 	Virtual       uint32                 `protobuf:"varint,19,opt,name=virtual,proto3" json:"virtual,omitempty"`                          // of a bit_exact dataset: the virtual rank of its stream, from 1. The members of such a series are all virtual ranks
 	ToldRows      []uint64               `protobuf:"varint,15,rep,packed,name=told_rows,json=toldRows,proto3" json:"told_rows,omitempty"` // with `again`: rows of all ranks in each of the newest rounds up to `told`
 	unknownFields protoimpl.UnknownFields

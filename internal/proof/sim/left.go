@@ -16,7 +16,14 @@ func (w *World) leftOver() {
 	}
 	for i := range w.plan.datasets {
 		d, _ := m.core.Dataset(shardsvc.DatasetID(i + 1))
-		if d.State != "done" || d.Counts.Pending+d.Backfill.Pending != 0 || d.Counts.Leased+d.Backfill.Leased != 0 {
+		leased := d.Counts.Leased + d.Backfill.Leased
+		if w.plan.rounds && d.State == "running" && leased == 0 {
+			// The last round is known when everything is read. If an agent ends before it has acked
+			// ranges without a record, and the trainers leave, these stay for the next group. That
+			// every record is in the model is judged in books.close.
+			continue
+		}
+		if d.State != "done" || d.Counts.Pending+d.Backfill.Pending != 0 || leased != 0 {
 			w.fail("all ranks were told the end of the data, and dataset %s is %s: %+v", d.Name, d.State, d.Counts)
 		}
 	}
