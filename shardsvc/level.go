@@ -64,8 +64,8 @@ func (lg *ledger) askDown(d *dataset, w, thief *holder, units int64) {
 	}
 }
 
-// backlog is what w holds of d and has not acked: units that are there. What its process has
-// received counts, because that is in its next batch, too.
+// backlog is what w holds of d and has not acked: units that are there. It includes what the
+// process of w has received, because those rows are in its next batch.
 func (lg *ledger) backlog(d *dataset, w *holder) (n int64) {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.pass.p.ds == d {
