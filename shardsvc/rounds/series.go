@@ -24,8 +24,6 @@ type View interface {
 	Newest(rank int) uint64
 	// Moving says whether rows are on their way from one rank to another.
 	Moving() bool
-	// Settled says whether all rows are settled: none is in a process that has not stepped it.
-	Settled() bool
 }
 
 // Options of a series. Times are in ns.
@@ -201,7 +199,6 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 	f, all := s.facts(v)
 	if !all {
 		s.said.Close = 0
-		s.said.Last = s.none(v)
 		return s.said, wake
 	}
 	if f.low != s.low {
@@ -231,18 +228,6 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		s.said.Close = f.low + 1
 	}
 	return s.said, wake
-}
-
-// none says whether there will be no round, although not all ranks are heard of: a rank that
-// is has got none, so none has gone, and there are no rows left for one. A rank that does not
-// come is not waited for.
-func (s *Series) none(v View) bool {
-	for i := range s.rank {
-		if m := &s.rank[i]; m.known {
-			return !s.opt.Endless && s.said.Through == 0 && m.Through == 0 && v.Settled()
-		}
-	}
-	return false
 }
 
 // mostSpreads is how often rows are spread before a rank that gets none ends the series.
