@@ -33,6 +33,7 @@ func (t *trainer) restore() {
 		t.restoreLate()
 		return
 	}
+	t.before = w.backs
 	g := &going{t: t, rank: t.folder(), bodies: w.plan.carries > 0}
 	g.offer()
 }
@@ -176,11 +177,15 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	t.step = r.Step
 	switch g := t.group; {
 	case w.plan.model == shared:
-		if !t.late { // else who serves the model has loaded it, if need be
+		// A process loads the model alone, before the others begin. If one that came late went
+		// back to this cut while t waited for its answer, the model is served, and t joins it.
+		x := w.storage.ofCut(r.Cut)
+		if joins := w.served && w.backs != t.before && w.loaded == x; !t.late && !joins {
 			*w.model = *base.clone()
 			w.books.forget()
 		}
-		w.served, w.loaded = true, w.storage.ofCut(r.Cut)
+		w.served, w.loaded = true, x
+		w.backs++
 	case g == nil:
 		t.base, t.model = base, base.clone()
 		t.slot.starts = false

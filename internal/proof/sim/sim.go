@@ -44,6 +44,7 @@ type World struct {
 	lives       int64             // of masters that began on an empty disk, and numbered segments anew
 	emptied     Time              // when the master last lost its disk
 	loaded      *manifest         // shared: what the model that is served began with
+	backs       int               // shared: how many processes went back to one
 	dawdles     bool              // the next rank that is to restore does not, for long
 	dawdled     bool
 

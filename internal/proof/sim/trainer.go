@@ -37,6 +37,7 @@ type trainer struct {
 	base       *model // what it has gone back to
 	ready      bool   // it has gone back to where it begins
 	late       bool   // shared: it goes back to where the model began, that others train
+	before     int    // shared: the backs of its world when it began to go back
 	opened     bool   // its streams are
 	saving     bool
 	looked     bool     // at the checkpoints that lie there
