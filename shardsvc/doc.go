@@ -82,7 +82,7 @@
 //
 //	account admit adopt allOut anyAcked asking attach bindDrops checkRecords closeStep comesAgain confirmed cutsDue
 //	dataset detach dirtyRank dismiss dropRequests dropRest end fit fitBody foldCut goBack goBackRank
-//	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease
+//	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease noneLeft
 //	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
 //	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
 //	withSegments

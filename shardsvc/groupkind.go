@@ -33,6 +33,9 @@ type groupKind interface {
 	unheard(gone []*rank)
 	// recovered says that all who are there in a new term are known.
 	recovered()
+	// decided says whether the processes of the generation are given what they go back to, so
+	// that none of them makes rows pending again.
+	decided() bool
 	// generationEnded says that the generation ends; its members are dropped after that.
 	generationEnded(reason string)
 }

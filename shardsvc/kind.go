@@ -138,6 +138,8 @@ func (ck anyKind) recovered() {
 	ck.pauseDue, ck.askDue, ck.recoveredAt = true, true, ck.now
 }
 
+func (ck anyKind) decided() bool { return ck.phase == restoreDone || ck.noCuts() != "" }
+
 func (ck anyKind) generationEnded(reason string) { ck.dropAsks(nil, reason) }
 
 func (ck anyKind) gated(w *worker) bool {

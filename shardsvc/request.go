@@ -264,6 +264,12 @@ func (lg *ledger) allOut(id DatasetID, virtual uint32) bool {
 	return d.undrained == 0
 }
 
+// noneLeft says whether every record of a dataset is settled.
+func (lg *ledger) noneLeft(id DatasetID) bool {
+	d := lg.dataset(id)
+	return d != nil && d.partsAll && d.unsettled == 0
+}
+
 // newestLease is the highest sequence of the leases that w has of a dataset, or of one
 // virtual rank of it; 0: none.
 func (lg *ledger) newestLease(w *holder, id DatasetID, virtual uint32) (newest uint64) {

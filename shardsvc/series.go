@@ -58,6 +58,9 @@ func (s *series) Pending(no int) bool { return !s.gr.ledger.allOut(s.ds, s.virtu
 // Moving implements rounds.View.
 func (s *series) Moving() bool { return s.gr.ledger.asking(s.ds) }
 
+// Settled implements rounds.View.
+func (s *series) Settled() bool { return s.gr.ledger.noneLeft(s.ds) && s.gr.kind.decided() }
+
 // Newest implements rounds.View.
 func (s *series) Newest(no int) uint64 {
 	if w := s.member(no); w != nil {

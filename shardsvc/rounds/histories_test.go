@@ -91,6 +91,7 @@ func (h *history) Pending(rank int) bool {
 }
 func (h *history) Newest(rank int) uint64 { return h.newest[rank] }
 func (h *history) Moving() bool           { return false }
+func (h *history) Settled() bool          { return h.made == 0 && h.toCome == 0 && !h.opt.Endless }
 
 // rows are those that a rank may be leased.
 func (h *history) rows(rank int) *int {

@@ -101,3 +101,4 @@ type noRows struct{}
 func (noRows) Pending(int) bool  { return false }
 func (noRows) Newest(int) uint64 { return 0 }
 func (noRows) Moving() bool      { return false }
+func (noRows) Settled() bool     { return false }

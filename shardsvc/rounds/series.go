@@ -24,6 +24,9 @@ type View interface {
 	Newest(rank int) uint64
 	// Moving says whether rows are on their way from one rank to another.
 	Moving() bool
+	// Settled says whether all rows are settled for good: none is in a process that has not
+	// stepped it, and the ranks of this group go back to nothing any more.
+	Settled() bool
 }
 
 // Options of a series. Times are in ns.
@@ -199,6 +202,7 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 	f, all := s.facts(v)
 	if !all {
 		s.said.Close = 0
+		s.said.Last = s.none(v)
 		return s.said, wake
 	}
 	if f.low != s.low {
@@ -228,6 +232,24 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		s.said.Close = f.low + 1
 	}
 	return s.said, wake
+}
+
+// none says whether there will be no round, although not all ranks are heard of: those that
+// are have had none, and there are no rows left for one. A rank that does not come is not
+// waited for.
+func (s *Series) none(v View) bool {
+	if s.opt.Endless || s.said.Through > 0 {
+		return false
+	}
+	known := false
+	for i := range s.rank {
+		m := &s.rank[i]
+		if m.Through > 0 {
+			return false
+		}
+		known = known || m.known
+	}
+	return known && v.Settled()
 }
 
 // mostSpreads is how often rows are spread before a rank that gets none ends the series.

@@ -8,6 +8,7 @@ type still struct{}
 func (still) Pending(int) bool  { return false }
 func (still) Newest(int) uint64 { return 0 }
 func (still) Moving() bool      { return false }
+func (still) Settled() bool     { return false }
 
 func decide(t *testing.T, s *Series, now int64, want Decision) {
 	t.Helper()
@@ -248,5 +249,29 @@ func TestFullRoundsOfAnInputWithoutEndWaitForRows(t *testing.T) {
 	decide(t, s, 10_000, Decision{Through: 1})
 	if s.Drops() {
 		t.Fatal("it drops")
+	}
+}
+
+// settled is a master of a dataset that is done.
+type settled struct{ still }
+
+func (settled) Settled() bool { return true }
+
+func TestWithoutRowsThereIsNoRoundWhoeverIsMissing(t *testing.T) {
+	s := New(Options{World: 3})
+	if d, _ := s.Decide(0, settled{}); d != (Decision{}) {
+		t.Errorf("nobody is there: %+v", d)
+	}
+	s.Report(1, Report{})
+	if d, _ := s.Decide(0, still{}); d != (Decision{}) {
+		t.Errorf("rows may come: %+v", d)
+	}
+	if d, _ := s.Decide(0, settled{}); d != (Decision{Last: true}) {
+		t.Errorf("no row can come: %+v", d)
+	}
+	s = New(Options{World: 3}) // of a new master
+	s.Report(1, Report{Through: 1})
+	if d, _ := s.Decide(0, settled{}); d != (Decision{}) {
+		t.Errorf("round 1 may have gone: %+v", d)
 	}
 }
