@@ -13,7 +13,6 @@ import torch
 from agent import STEP, Agent
 from headrace.torch import Jagged, Loader
 from headrace.torch._loader import refuse_pad
-from headrace.torch._pad import padded, weight
 from headrace.torch._tensors import _Copy
 from torch.utils.data import DataLoader
 
@@ -191,17 +190,11 @@ def test_pad_repeats_rows_with_weight_0(agents: Agents) -> None:
         refuse_pad(loader, False)
     refuse_pad(loader, True)
     refuse_pad(Loader("clicks", 20), False)
+    with headrace.dataset("clicks").batches(20, tail="pad") as stream:
+        with pytest.raises(ValueError, match="say loss_applies_weight=True"):
+            refuse_pad(stream, False)
+        assert Loader(stream=stream).tail == "pad"
+        with pytest.raises(ValueError, match="belongs to the stream"):
+            Loader(stream=stream, tail="pad")
     with pytest.raises(ValueError, match='tail=\'x\'; it is "short", "pad" or "drop"'):
         Loader("clicks", 20, tail="x")
-
-
-def test_a_batch_without_rows_is_padded_with_nothing(agents: Agents) -> None:
-    agents(total=5)
-    with headrace.dataset("clicks").batches(5) as stream:
-        none = next(stream).slice(0, 0)
-        columns = padded({name: none[name] for name in none}, 0, 3)
-        assert columns["dense"].shape == (3, 3)
-        assert columns["tags"].tolist() == [[], [], []]
-        assert columns["text"].tolist() == ["", "", ""]
-        assert weight(0, 3).tolist() == [0, 0, 0]
-        stream.step()

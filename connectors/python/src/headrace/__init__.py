@@ -32,6 +32,8 @@ File map:
     _channel.py   a stream as its two threads share it
     _dataset.py   Dataset.batches()
     _stream.py    Stream: iteration and steps
+    _rounds.py    a stream whose batches are parts of rounds
+    _pad.py       short batches at their full size
     _steps.py     Steps: one step of a bit_exact dataset at a time
     _feed.py      the data connection: credits out, frames in
     _credits.py   how much is asked for ahead

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from ._ranges import Range
 
 if TYPE_CHECKING:
     from ._stream import Stream
+
+
+B = TypeVar("B", bound="Batch")
 
 
 def _other(name: str, value: Values, wanted: str) -> NoReturn:
@@ -150,6 +153,11 @@ class Batch(Mapping[str, Values]):
         return rows
 
     @property
+    def weight(self) -> NDArray[np.float32]:
+        """float32, for each row of the columns: 1 for a record, 0 for a row that tail="pad" added."""
+        return np.ones(len(self), np.float32)
+
+    @property
     def virtual_rank(self) -> int | None:
         """Whose batch it is, in a dataset with ``bit_exact``; else None."""
         return None if self._stream is None else self._stream.virtual_rank
@@ -183,7 +191,7 @@ class Batch(Mapping[str, Values]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One dict per row, of Python values. For looking at data, not for training."""
-        lists = {name: self[name].tolist() for name in self}
+        lists = {name: self[name][: len(self)].tolist() for name in self}
         return [dict(zip(lists, row)) for row in zip(*lists.values())] if lists else [{} for _ in range(len(self))]
 
     def torch(self, device: Any = None) -> dict[str, Any]:
@@ -203,9 +211,13 @@ class Batch(Mapping[str, Values]):
         For micro-batches; only the whole batch can be stepped.
         """
         a, b, _ = slice(start, stop).indices(len(self))
-        part = Batch(self._frame, self._start + a, self._start + max(a, b), None, self.number)
+        return self._part(Batch, a, max(a, b))
+
+    def _part(self, cls: type[B], a: int, b: int) -> B:
+        have = len(self)
+        part = cls(self._frame, self._start + min(a, have), self._start + min(b, have), None, self.number)
         # Through our own columns, so that what was changed in them shows.
-        part._cache = {name: self[name][a : max(a, b)] for name in self}
+        part._cache = {name: self[name][a:b] for name in self}
         with contextlib.suppress(AttributeError):
             part._ends = self._ends and part._stop == self._stop
         with contextlib.suppress(ValueError):

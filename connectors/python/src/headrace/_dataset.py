@@ -7,7 +7,8 @@ from operator import index
 from typing import Any, Literal, NoReturn
 
 from ._errors import DatasetError
-from ._rounds import open_rounds
+from ._pad import PaddedRoundStream, PaddedStream
+from ._rounds import RoundStream, open_rounds
 from ._steps import Steps
 from ._stream import Stream
 from ._trainer import Trainer, init
@@ -33,7 +34,7 @@ class Dataset:
         ack: Literal["step", "auto"] = "step",
         track: bool = True,
         rounds: bool | None = None,
-        tail: Literal["short", "drop"] = "short",
+        tail: Literal["short", "pad", "drop"] = "short",
         max_unanswered: float | None = None,
     ) -> Stream:
         """Opens a stream of batches of exactly `rows` rows.
@@ -60,6 +61,10 @@ class Dataset:
         WorldChanged if a rank has ended. This is the default for a replicated model
         of more than one rank. rounds=False says that the program balances the ranks
         by itself: each gets what it asks for. docs/ROUNDS.md.
+
+        tail="pad": a batch with fewer rows than asked is filled up with its own rows, so
+        that shapes stay constant. ``batch.weight`` is 0 for those and 1 for the others:
+        multiply the loss of each row with it. ``len(batch)`` is the number of records.
 
         tail="drop", with rounds: every batch has all its rows. What no full round has
         at the end of the input is dropped: it counts as settled with the last round's
@@ -92,18 +97,18 @@ class Dataset:
             if not max_unanswered > 0:
                 raise ValueError(f"max_unanswered={max_unanswered!r}; it is seconds, more than 0, or None: the TTL")
             request["max_unanswered"] = float(max_unanswered)
-        if tail not in ("short", "drop"):
-            raise ValueError(f'tail={tail!r}; it is "short" or "drop". headrace.torch.Loader has "pad", too')
+        if tail not in ("short", "pad", "drop"):
+            raise ValueError(f'tail={tail!r}; it is "short", "pad" or "drop"')
         trainer = init()
         if rounds is None:
             rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
         if rounds:
             return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait, tail)
-        if tail != "short":
+        if tail == "drop":
             raise ValueError('tail="drop" is about the last round, and this stream has none: say rounds=True')
         channel = trainer.open(request)
         if not channel.virtual_ranks:
-            return Stream(trainer, request, channel)
+            return (PaddedStream if tail == "pad" else Stream)(trainer, request, channel)
         ranks = channel.virtual_ranks
         trainer.close_channel(channel)
         raise DatasetError(
@@ -132,7 +137,7 @@ class Dataset:
     def _rounds(self, trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> Stream:
         self._may_have_rounds(trainer, request)
         request["max_wait_ms"] = None
-        return open_rounds(trainer, request, max_wait, tail)
+        return open_rounds(PaddedRoundStream if tail == "pad" else RoundStream, trainer, request, max_wait, tail)
 
     def _may_have_rounds(self, trainer: Trainer, request: dict[str, Any]) -> None:
         if trainer.model != "replicated":

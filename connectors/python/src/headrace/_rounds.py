@@ -257,13 +257,15 @@ def world_changed(fenced: Fenced) -> WorldChanged:
     return fenced if isinstance(fenced, WorldChanged) else WorldChanged(str(fenced))
 
 
-def open_rounds(trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str) -> RoundStream:
+def open_rounds(
+    kind: type[RoundStream], trainer: Trainer, request: dict[str, Any], max_wait: float, tail: str
+) -> RoundStream:
     """Opens this process's next series of rounds of a dataset."""
     rounds: dict[str, Any] = {"max_wait_ms": max(1, round(max_wait * 1000))}
     if tail == "drop":
         rounds["tail"] = tail
     with next_series(trainer, request, rounds) as numbered:
-        return RoundStream(trainer, numbered, trainer.open(numbered))
+        return kind(trainer, numbered, trainer.open(numbered))
 
 
 @contextlib.contextmanager

@@ -58,9 +58,11 @@ class Stream:
     """
 
     _connector = Feed
+    _batch = Batch
 
     def __init__(self, trainer: Trainer, request: dict[str, Any], channel: Channel | None = None) -> None:
         self._trainer = trainer
+        self._rows = int(request["rows"])
         self._auto = request["ack"] == "auto"
         self._opener = threading.get_ident()
         #: Of a bit_exact dataset: whose batches these are.
@@ -115,7 +117,7 @@ class Stream:
         if channel.yields_paused:  # looked at behind the count, as the control thread looks at that behind it
             self._trainer.control.yields.enter(channel, number)
         channel.rows += stop - start
-        return Batch(frame, start, stop, self, number + self._before)
+        return self._batch(frame, start, stop, self, number + self._before)
 
     def _advance(self, channel: Channel, yielded: int) -> None:
         """Makes sure that self._frame holds the next batch, or raises."""

@@ -336,7 +336,7 @@ def test_on_an_input_without_end_no_process_gets_what_another_one_lacks(job: Any
         r.process.kill()
 
 
-@pytest.mark.parametrize(("more", "error"), [("tail='pad'", "short"), ("tail='drop', rounds=False", "no")])
+@pytest.mark.parametrize(("more", "error"), [("tail='full'", "short"), ("tail='drop', rounds=False", "no")])
 def test_what_does_not_go_with_it_is_refused(job: Any, more: str, error: str) -> None:
     job.write(100)
     job.up("--model", "replicated")

@@ -173,6 +173,34 @@ def test_a_round_has_its_global_rows_whatever_the_number_of_ranks(job: Any) -> N
             assert {x[1] for x in each[rank][:10]} == {share}, (rank, share)
 
 
+PADDED = (
+    GROUP
+    + """
+stream = headrace.dataset("rows").batches(100, tail="pad")
+for b in stream:
+    assert b["id"].shape == b.weight.shape == (100,), (b["id"].shape, b.weight.shape)
+    ids = b["id"][b.weight > 0].tolist()
+    assert len(ids) == len(b), (len(ids), len(b))
+    total = reduce(rank=rank, round=b.number, rows=len(ids), last=b.last)
+    assert b.global_rows == total["rows"]
+    stream.step(b.number)
+    print("round", b.number, len(ids), int(b.last), sum(ids), total["rows"], flush=True)
+print("end", flush=True)
+reduce(rank=rank, round=-1, rows=0, last=False)
+headrace.shutdown()
+"""
+)
+
+
+@pytest.mark.parametrize("rows", [1537, 3])
+def test_padded_rounds_have_constant_shapes_and_each_row_has_weight_once(job: Any, rows: int) -> None:
+    job.write(rows)
+    job.up("--model", "replicated")
+    job.apply()
+    group = Group(3)
+    judge(group, [job.helper(PADDED, "3", str(r), "0", str(group.port)) for r in range(3)], rows)
+
+
 def test_more_ranks_than_rows(job: Any) -> None:
     """Ranks without a row take part in each round, with an empty batch."""
     job.write(3, files=1)

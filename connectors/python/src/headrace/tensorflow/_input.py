@@ -174,6 +174,12 @@ def dataset(
 
     Raises DatasetError, AgentUnavailable, ValueError.
     """
+    if more.get("tail") == "pad":
+        raise ValueError(
+            'tail="pad" adds rows that are no data, and nothing here would say which: read with '
+            'headrace.dataset(...).batches(rows, tail="pad") in a loop of your own, and multiply the loss with '
+            "batch.weight"
+        )
     named = dataset_named(name) if isinstance(name, str) else name
     names = None if columns is None else tuple(columns)
     trainer = init_by_task()

@@ -14,7 +14,6 @@ File map:
 
     _tensors.py     Batch.torch(): views on the CPU, one copy to a GPU
     _jagged.py      Jagged: rows of any length
-    _pad.py         short batches at their full size
     _loader.py      Loader: for DataLoader, Lightning, Accelerate
     _stateful.py    Records: the records of a distributed checkpoint that torch writes
     distributed.py  models that are spread over ranks (FSDP, DTensor), in our checkpoints

@@ -9,11 +9,11 @@ import torch.utils.data
 from headrace._batch import Batch
 from headrace._dataset import Dataset, dataset
 from headrace._errors import HeadraceError
+from headrace._pad import PaddedBatch, PaddedRoundStream, PaddedStream
 from headrace._rounds import RoundStream
 from headrace._stream import Stream
 from headrace._trainer import _NO_WORKERS, init
 
-from ._pad import padded, weight
 from ._tensors import Device, columns_as_tensors
 
 
@@ -49,14 +49,13 @@ class TensorBatch(dict[str, Any]):
         return self.batch
 
     @classmethod
-    def of(cls, batch: Batch, device: Device = None, pad_to: int = 0) -> TensorBatch:
-        """Of a batch. pad_to: rows that it gets, with a column `weight`; 0: as it is."""
-        columns = {name: batch[name] for name in batch}
-        if pad_to:
+    def of(cls, batch: Batch, device: Device = None) -> TensorBatch:
+        """Of a batch. One of a stream with tail="pad" gets a column `weight`."""
+        columns: dict[str, Any] = {name: batch[name] for name in batch}
+        if isinstance(batch, PaddedBatch):
             if "weight" in columns:
                 raise ValueError('tail="pad" adds a column "weight", and the dataset has one: rename it in its spec')
-            columns = padded(columns, len(batch), pad_to)
-            columns["weight"] = weight(len(batch), pad_to)
+            columns["weight"] = batch.weight
         made = cls(columns_as_tensors(columns, device))
         made.batch = batch
         return made
@@ -112,12 +111,12 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         self.device = device
         if tail not in ("short", "pad", "drop"):
             raise ValueError(f'tail={tail!r}; it is "short", "pad" or "drop"')
-        if tail == "drop":
+        if tail != "short":
             if stream is not None:
-                raise ValueError('tail="drop" belongs to the stream, which is open already: batches(tail="drop")')
+                raise ValueError(f'tail="{tail}" belongs to the stream, which is open already: batches(tail="{tail}")')
             self._more = {**more, "tail": tail}
         #: "pad": every batch has all its rows, and a column `weight`.
-        self.tail = tail
+        self.tail = "pad" if _pads(stream) else tail
 
     @property
     def stream(self) -> Stream:
@@ -134,9 +133,8 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         if torch.utils.data.get_worker_info() is not None:
             raise HeadraceError(f"a Loader cannot be iterated in a DataLoader's worker: {_NO_WORKERS}")
         stream = self.stream
-        pad_to = int(stream._channel.open["rows"]) if self.tail == "pad" else 0
         for batch in stream:
-            yield TensorBatch.of(batch, self.device, pad_to)
+            yield TensorBatch.of(batch, self.device)
 
     def groups(self, size: int) -> Iterator[list[TensorBatch]]:
         """Lists of `size` batches, for gradient accumulation; the last one may be shorter.
@@ -193,10 +191,14 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         raise HeadraceError(f"a Loader cannot be sent to a DataLoader's worker: {_NO_WORKERS}")
 
 
+def _pads(stream: Any) -> bool:
+    return isinstance(stream, (PaddedStream, PaddedRoundStream))
+
+
 def refuse_pad(stream: Any, loss_applies_weight: bool) -> None:
     """Raises ValueError for padded batches whose loss would count the added rows."""
-    if isinstance(stream, Loader) and stream.tail == "pad" and not loss_applies_weight:
+    if (_pads(stream) or (isinstance(stream, Loader) and stream.tail == "pad")) and not loss_applies_weight:
         raise ValueError(
-            'this Loader has tail="pad", so a batch may hold rows that are no data: multiply the loss with '
+            'this stream has tail="pad", so a batch may hold rows that are no data: multiply the loss with '
             'batch["weight"] and say loss_applies_weight=True, or use tail="short"'
         )
