@@ -5,7 +5,9 @@ const imbalanceAfter = 10 * Second
 
 // Imbalance says that a rank of a group waits for rows while another one holds some, and
 // that neither has made progress for a while. So a group that trains in step hangs: one
-// rank is in all-reduce, the other one waits for data that it cannot get.
+// rank is in all-reduce, the other one waits for data that it cannot get. Ranks of a
+// replicated model do train in step. Of the others it is not known, so they are told only of
+// an input that is listed to its end: before that, both may wait for new rows.
 type Imbalance struct {
 	Idle, Busy uint32 // ranks
 	Leases     int    // of Busy
@@ -15,7 +17,7 @@ type Imbalance struct {
 // Imbalance of a dataset that is read without rounds; nil: there is none.
 func (gr *group) Imbalance(id DatasetID) *Imbalance {
 	d := gr.ledger.dataset(id)
-	if d == nil || d.state != giving {
+	if d == nil || d.state != giving || gr.cfg.Model != Replicated && d.incomplete > 0 {
 		return nil
 	}
 	for _, s := range gr.series {

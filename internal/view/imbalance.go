@@ -24,7 +24,7 @@ func imbalanceOf(i *headracev1.Imbalance) *Imbalance {
 }
 
 func (i *Imbalance) sentence() string {
-	return fmt.Sprintf("rank %d waits for rows while rank %d has %d leases, and nobody has made progress for %s: "+
-		"ranks that train in step read with rounds (leave out rounds=False), or each takes part in every step", i.Idle, i.Busy, i.Leases,
+	return fmt.Sprintf("rank %d waits for rows while rank %d has %d leases, and nobody has made progress for %s. "+
+		"If they train in step, they need rounds: a master with --model replicated, and no rounds=False in the program", i.Idle, i.Busy, i.Leases,
 		time.Duration(i.Seconds*float64(time.Second)).Round(time.Second))
 }

@@ -25,7 +25,7 @@ func (d *datasets) Describe(ctx context.Context, req *headracev1.DescribeRequest
 	var stands *shardsvc.Imbalance
 	err := d.look(ctx, func(l *loop) (err error) {
 		info, err = l.mustDataset(req.Name)
-		stands = l.imbalance(info.ID)
+		stands = l.core.Imbalance(info.ID)
 		return err
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *datasets) all(ctx context.Context) ([]*headracev1.Dataset, error) {
 	if err := d.look(ctx, func(l *loop) error {
 		infos = l.core.Datasets()
 		for _, info := range infos {
-			stand = append(stand, l.imbalance(info.ID))
+			stand = append(stand, l.core.Imbalance(info.ID))
 		}
 		return nil
 	}); err != nil {

@@ -11,15 +11,6 @@ import (
 // imbalanceEvery is how often WatchImbalance looks.
 const imbalanceEvery = 5 * time.Second
 
-// imbalance returns the core's finding for a dataset. Only the ranks of a replicated model
-// train in step, so other models have none.
-func (l *loop) imbalance(dataset shardsvc.DatasetID) *shardsvc.Imbalance {
-	if l.s.cfg.Model != shardsvc.Replicated {
-		return nil
-	}
-	return l.core.Imbalance(dataset)
-}
-
 func imbalanceProto(i *shardsvc.Imbalance) *headracev1.Imbalance {
 	if i == nil {
 		return nil
@@ -33,7 +24,7 @@ func (s *Server) WatchImbalance(ctx context.Context) {
 	told := map[string]bool{}
 	every := time.NewTicker(imbalanceEvery)
 	defer every.Stop()
-	for s.cfg.Model == shardsvc.Replicated {
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -42,7 +33,7 @@ func (s *Server) WatchImbalance(ctx context.Context) {
 		now := map[string]*shardsvc.Imbalance{}
 		err := s.view(ctx, func(l *loop) {
 			for _, d := range l.core.Datasets() {
-				if i := l.imbalance(d.ID); i != nil {
+				if i := l.core.Imbalance(d.ID); i != nil {
 					now[d.Name] = i
 				}
 			}
@@ -58,8 +49,8 @@ func (s *Server) WatchImbalance(ctx context.Context) {
 		for name, i := range now {
 			if !told[name] {
 				told[name] = true
-				s.cfg.Logger.Warn("a rank waits for rows while another one holds some, and nobody makes progress: ranks that train in step read with rounds "+
-					"(leave out rounds=False), or each takes part in every step", "dataset", name, "idle", i.Idle, "busy", i.Busy, "leases", i.Leases,
+				s.cfg.Logger.Warn("a rank waits for rows while another one holds some, and nobody makes progress. If the ranks train in step, they need rounds: "+
+					"a master with --model replicated, and no rounds=False in the program", "dataset", name, "idle", i.Idle, "busy", i.Busy, "leases", i.Leases,
 					"for", time.Duration(i.Still).Round(time.Second).String())
 			}
 		}

@@ -870,8 +870,9 @@ func (x *Dataset) GetBackfillUnit() string {
 	return ""
 }
 
-// Imbalance: a rank of a replicated model, which reads without rounds, waits for rows while
-// another rank holds some, and nobody has made progress for 10 s.
+// Imbalance: a rank that reads without rounds waits for rows while another rank holds some,
+// and nobody has made progress for 10 s. Of models that are not replicated it is told only
+// while no new rows can come.
 type Imbalance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Idle          uint32                 `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`        // rank that waits

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from ._channel import Channel
 
 log = logging.getLogger("headrace")
 
+_told: set[str] = set()  # by look_for_group(), once for each process
+
 STUCK = 3.0  # seconds of waiting, before a word of advice
+
+
+def look_for_group(model: str) -> None:
+    """Warns if ranks seem to train in step while they read without rounds: one gets no batch, the
+    others wait for it in all-reduce, and nothing ends that."""
+    torch = sys.modules.get("torch.distributed")
+    if model == "replicated" or torch is None or not torch.is_available() or not torch.is_initialized():
+        return
+    ranks = torch.get_world_size()
+    if ranks > 1 and not _told:
+        _told.add("group")
+        log.warning(
+            "torch.distributed has %d ranks, and this job's model is %r: ranks that train in step (DDP, FSDP) hang "
+            "when one of them gets no batch. Start the master with --model replicated (headrace run has it, too), and "
+            "all ranks get the same rounds. If these ranks do not train in step, say rounds=False",
+            ranks, model,
+        )  # fmt: skip
 
 
 class Advice:

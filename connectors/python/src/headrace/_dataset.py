@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import Any, Literal, NoReturn
 
+from . import _advice
 from ._errors import DatasetError
 from ._pad import PaddedRoundStream, PaddedStream
 from ._rounds import RoundStream, open_rounds
@@ -102,6 +103,7 @@ class Dataset:
         trainer = init()
         if rounds is None:
             rounds = trainer.model == "replicated" and trainer.world_size > 1 and track
+            _advice.look_for_group(trainer.model)
         if rounds:
             return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait, tail)
         if tail == "drop":

@@ -292,11 +292,12 @@ def test_agent_and_master_end_and_come_again(job: Any) -> None:
     judge(group, ranks, 30_000)
 
 
-def test_a_rank_that_stands_still_beside_one_that_waits_is_named(job: Any) -> None:
+@pytest.mark.parametrize("model", ["replicated", "shared"])
+def test_a_rank_that_stands_still_beside_one_that_waits_is_named(job: Any, model: str) -> None:
     """Without rounds: rank 0 has the only rows and waits for rank 1, as in all-reduce, and
     rank 1 waits for rows. Status and the log name both, and what to do."""
     job.write(60, files=1)
-    job.up("--model", "replicated")
+    job.up("--model", model)
     job.apply()
     code = """
 import sys

@@ -123,8 +123,8 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         """The stream, which is opened by the first call."""
         if self._stream is None:
             assert self._dataset is not None
-            if "rounds" not in self._more:
-                self._more["rounds"] = init().model == "replicated"
+            if "rounds" not in self._more and init().model == "replicated":
+                self._more["rounds"] = True
             self._stream = self._dataset.batches(self._rows, **self._more)
         return self._stream
 
