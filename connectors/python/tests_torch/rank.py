@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 rng = random.Random(f"{os.environ['SEED']} {rank}")
 stall, every = float(os.environ["STALL"]), int(os.environ["EVERY"])
+total = int(os.environ.get("TOTAL", 0))  # of an input without an end: how many records will come
 victim, at, behind = (int(n) for n in os.environ["KILL"].split(","))
 
 torch.set_num_threads(1)
@@ -35,7 +36,7 @@ if restored:
     model.load_state_dict(restored.state["model"])
     sums = restored.state["sums"]
 
-for b in loader:
+for b in iter(()) if total and sums[0] == total else loader:
     if rng.random() < stall:
         time.sleep(rng.random() / 10)
     now = torch.stack([torch.tensor(b.rows), (b["id"] * 7919 + b["id"] * b["id"]).sum()])
@@ -53,6 +54,8 @@ for b in loader:
         os.kill(os.getpid(), signal.SIGKILL)
     if step % every == 0:
         checkpoints.save(step, {"model": model.state_dict(), "sums": sums})
+    if total and sums[0] == total:  # the same round on every rank
+        break
 if step and not (restored and restored.step == step):
     checkpoints.save(step, {"model": model.state_dict(), "sums": sums}).wait()
 loader.close()

@@ -5,7 +5,6 @@ there at once."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import random
@@ -13,12 +12,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import saved
+import topic
 import torch
 from forks import Zygote
 
@@ -73,8 +72,9 @@ def forked(job: Any, zygote: Zygote, world: int, train: Path, *args: str) -> str
     return "\n".join(texts + again)
 
 
-def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY) -> None:
-    """All ranks ended alike, with each record once; so was it at every checkpoint."""
+def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY, over_kafka: bool = False) -> None:
+    """All ranks ended alike, with each record once; so was it at every checkpoint, whose ids are
+    read from the files by the ranges of its audit."""
     ids = torch.arange(RECORDS)
     want = (str(RECORDS), str(int(module("train").mix(ids).sum())))
     ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
@@ -92,7 +92,12 @@ def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY) -> None:
         # A step that was saved already is not saved again at the end.
         assert [p.name for p in folder.glob("*.safetensors")] == ["state.safetensors"], folder
         cut = json.loads(job.headrace("audit", str(folder), "-o", "json").stdout)
-        assert int(saved.state(folder)["model.records"]) == cut["datasets"][0]["records"]["rows"], folder
+        state = saved.state(folder)
+        assert int(state["model.records"]) == cut["datasets"][0]["records"]["rows"], folder
+        if not over_kafka:
+            ids = torch.tensor(saved.ids(job.data, cut))
+            assert len(ids) == int(state["model.records"]), folder
+            assert int(module("train").mix(ids).sum()) == int(state["model.checksum"]), folder
 
 
 def of_two(job: Any) -> None:
@@ -121,50 +126,15 @@ def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
     judge(prepared, text + run(prepared, *command, *program), ranks=2, every=1)
 
 
-PRODUCE = """
-import sys
-from confluent_kafka import Producer
-
-def told(error, message):
-    assert error is None, error
-
-producer = Producer({"bootstrap.servers": sys.argv[1], "log_level": 3})
-for i, line in enumerate(sys.stdin.buffer):
-    producer.produce("clicks", line.rstrip(b"\\n"), partition=i % 4, on_delivery=told)
-    producer.poll(0)
-producer.flush()
-"""
-
-
-@contextlib.contextmanager
-def kafka(folder: Path, lines: str) -> Iterator[str]:
-    """A real Kafka with the lines in its topic `clicks`."""
-    root, program = HERE.parents[2], folder / "broker-kafka"
-    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/broker-kafka"], check=True, cwd=root)
-    command = [program, "-topic", "clicks", "-partitions", "4"]
-    with (
-        (folder / "broker.log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-    ):
-        try:
-            assert process.stdout
-            address = process.stdout.readline().strip()
-            assert address, (folder / "broker.log").read_text()
-            python = root / ".venv" / "bin" / "python"  # which has a Kafka client
-            subprocess.run([python, "-c", PRODUCE, address], input=lines.encode(), check=True, timeout=300)
-            yield address
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
-
-
 def test_two_ranks_from_a_topic(prepared: Any, zygote: Zygote) -> None:
     of_two(prepared)
     spec = (EXAMPLE / "kafka.yaml").read_text()
-    with kafka(prepared.folder, "".join(module("make_log").lines(0, RECORDS))) as address:
+    with topic.kafka(prepared.folder, "".join(module("make_log").lines(0, RECORDS))) as address:
         (prepared.folder / "kafka.yaml").write_text(spec.replace("127.0.0.1:9092", address))
         up(prepared, "kafka.yaml")
-        judge(prepared, forked(prepared, zygote, 2, EXAMPLE / "train.py", *arguments(rows=128)), ranks=2)
+        judge(
+            prepared, forked(prepared, zygote, 2, EXAMPLE / "train.py", *arguments(rows=128)), ranks=2, over_kafka=True
+        )
 
 
 def test_accelerate(prepared: Any, zygote: Zygote) -> None:
