@@ -118,7 +118,7 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 	}
 	k := Letter{Partition: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Pass: ps.n, SegmentName: name, When: when,
 		BadRecord: BadRecord{b.Segment, b.Start, b.End, column, head(b.Kind, 64), reason,
-			slices.Clone(b.Value[:min(len(b.Value), maxLetterValue)]), slices.Clone(b.Key[:min(len(b.Key), maxLetterKey)]), max(b.Size, int64(len(b.Value)))}}
+			slices.Clone(b.Value[:min(len(b.Value), maxLetterValue)]), slices.Clone(b.Key[:min(len(b.Key), maxLetterKey)]), sizeOf(b)}}
 	d.bad.add(k)
 	v := letterValue{k.End, k.When, k.Size, k.Column, k.Kind, k.Reason, k.Value, k.Key}
 	lg.fx.put(Set, d.letterKey(&k), v.append)
@@ -126,6 +126,15 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 		lg.clearSuspects(ps)
 	}
 	return true
+}
+
+// sizeOf is the size of the whole value; -1: the record has no bytes of its own, as a row
+// of a Parquet file.
+func sizeOf(b *BadRecord) int64 {
+	if b.Size < 0 && len(b.Value) == 0 {
+		return -1
+	}
+	return max(b.Size, int64(len(b.Value)))
 }
 
 func (b *badRecords) add(k Letter) {

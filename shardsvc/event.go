@@ -248,6 +248,7 @@ type ReadFailure struct {
 
 // BadRecord is a record that was read and cannot be decoded, in the source's own
 // coordinates. Its Value may be only the beginning: Size is the length of the whole.
+// Size -1: it has no bytes of its own, as a row of a Parquet file.
 type BadRecord struct {
 	Segment, Start, End  int64
 	Column, Kind, Reason string

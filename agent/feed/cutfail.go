@@ -50,6 +50,9 @@ func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
 	bad := &pb.BadRecord{Segment: p.Segment, Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
 		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}
+	if len(arena) == 0 && len(c.chunk.batch.Columns) > 0 {
+		bad.Size = -1 // a row of columns has no bytes of its own
+	}
 	at := p.OrderStart + rec.Offset - p.Start
 	spec := st.ds.Spec
 	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Kind: kind, Message: reason, Bad: []*pb.BadRecord{bad},

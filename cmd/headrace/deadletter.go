@@ -78,7 +78,7 @@ func (a *app) deadletterList() *cobra.Command {
 				t := terminal.NewTable("ID", "IN", "COLUMN", "BYTES>", "SINCE", "REASON")
 				for i := range all {
 					l := &all[i]
-					t.Row(l.ID, l.Name, columnText(l.Column), fmt.Sprint(l.Size), l.Time, terminal.Clip(l.Reason, 80))
+					t.Row(l.ID, l.Name, columnText(l.Column), sizeText(l), l.Time, terminal.Clip(l.Reason, 80))
 				}
 				t.Write(w)
 			})
@@ -91,6 +91,13 @@ func columnText(column string) string {
 		return "(record)"
 	}
 	return column
+}
+
+func sizeText(l *deadletter.Letter) string {
+	if !l.Bytes() {
+		return "-"
+	}
+	return fmt.Sprint(l.Size)
 }
 
 func (a *app) deadletterShow() *cobra.Command {
@@ -128,6 +135,10 @@ func (a *app) deadletterShow() *cobra.Command {
 					line("key", textOf(l.Key))
 				}
 				size := fmt.Sprintf("%d bytes", l.Size)
+				if !l.Bytes() {
+					line("value", "none: it is a row of a file of columns, which has no bytes of its own")
+					return
+				}
 				if !l.Whole() {
 					size += fmt.Sprintf(", the first %d are kept", len(l.Value))
 				}
@@ -180,8 +191,10 @@ func (a *app) deadletterReplay() *cobra.Command {
 		Long: `Pushes the bytes of dead letters, as they are, into another dataset whose source is
 landing, for example one whose spec has the columns that these records need. Each
 record is one transaction that is named by its id, so that a second run of the same
-command adds nothing. The records stay excluded from their own dataset. A record of
-which only the beginning is kept is refused.`,
+command adds nothing. The records stay excluded from their own dataset. Nothing is added
+to the bytes and nothing is taken away. Two kinds of records are refused, and then none
+is pushed: those of which only the beginning is kept, and rows of Parquet files, which
+have no bytes of their own.`,
 		Example: `  headrace deadletter replay clicks --all --into clicks-mended`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {
@@ -196,6 +209,10 @@ which only the beginning is kept is refused.`,
 				return err
 			}
 			for i := range some {
+				if !some[i].Bytes() {
+					return advice.Usage.Errorf("read the row from the file, or replay others by their ids",
+						"%s, row %d of %s, has no bytes that could be pushed: it is a row of a file of columns", some[i].ID, some[i].Offset, some[i].Name)
+				}
 				if !some[i].Whole() {
 					return advice.Usage.Errorf("take it from the source", "%s has %d bytes, and only the first %d are kept", some[i].ID, some[i].Size, len(some[i].Value))
 				}
@@ -209,7 +226,7 @@ which only the beginning is kept is refused.`,
 				l := &some[i]
 				sum := sha256.Sum256([]byte(l.ID)) // an id may be longer than a transaction's
 				t := p.Begin("deadletter-" + hex.EncodeToString(sum[:16]))
-				if err := t.Push(cmd.Context(), push.Record{Key: l.Key, Value: bytes.TrimRight(l.Value, "\r\n")}); err != nil {
+				if err := t.Push(cmd.Context(), push.Record{Key: l.Key, Value: l.Value}); err != nil {
 					return err
 				}
 				done, err := t.Commit(cmd.Context())

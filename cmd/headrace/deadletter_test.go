@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,5 +148,84 @@ func TestDeadLettersAreReplayedIntoALandingDataset(t *testing.T) {
 	}
 	if v := decoded[view.Status](t, w.ok("dataset", "status", "mended", "-o", "json")); int(v.Counts.Listed) != len(bad) {
 		t.Errorf("%+v, want %d records", v, len(bad))
+	}
+}
+
+// letter puts a dead letter into the folder that holds those of a dataset by default.
+func (w *world) letter(l deadletter.Letter) {
+	w.t.Helper()
+	l.Fill(1_700_000_000_000)
+	line, err := l.Encode()
+	if err == nil {
+		err = deadletter.Folder{Root: w.state(), Path: "deadletters"}.Append(l.Dataset, [][]byte{line})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A record may end with the byte of a line break: the Avro long 5 is 0x0A. Replay pushes
+// all bytes.
+func TestReplayTakesNothingAwayFromARecord(t *testing.T) {
+	w := newWorld(t)
+	w.badClicks(10)
+	w.write("clicks.yaml", clicksSpec+skipSpec)
+	w.write("mended.yaml", "name: mended\nlanding: {partitions: 1}\ndecode: lines\n")
+	w.up("-f", "clicks.yaml", "-f", "mended.yaml")
+	want := []string{"\n", "\r\n", "ab\n\n", "x\r", "plain"}
+	for i, value := range want {
+		w.letter(deadletter.Letter{Dataset: "clicks", Partition: "p", Offset: int64(i), Value: []byte(value), Size: int64(len(value))})
+	}
+	w.ok("deadletter", "replay", "clicks", "--all", "--into", "mended")
+	var got []string
+	for _, row := range decoded[[]map[string]any](t, w.ok("peek", "mended", "-n", "10", "-o", "json")) {
+		for _, v := range row {
+			got = append(got, fmt.Sprint(v))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("pushed were %q, want %q", got, want)
+	}
+}
+
+// A row of a Parquet file has no bytes of its own. Its letter says so, and replay refuses
+// it: an empty record in its place would be invented.
+func TestRowsOfParquetFilesAreNotReplayed(t *testing.T) {
+	w := newWorld(t)
+	b, err := os.ReadFile("../../internal/parquet/testdata/nulls/pages.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("data/a.parquet", string(b))
+	w.write("rows.yaml", `name: clicks
+files: {root: data}
+decode:
+  format: parquet
+  on_error: skip
+  columns:
+    - {name: label, path: x, dtype: float32}
+    - {name: number, path: id, dtype: int64}
+`)
+	if r := w.run("run", "-f", "rows.yaml", "--", w.self("")); r.code != exitOK || !strings.Contains(r.out, "rows 267 ") { // x is null in 33 of 300
+		t.Fatalf("%+v", r)
+	}
+	w.up()
+	w.write("mended.yaml", "name: mended\nlanding: {partitions: 1}\ndecode: lines\n")
+	w.ok("dataset", "apply", "-f", "mended.yaml")
+	list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
+	if len(list) != 33 || list[0].Size != -1 || len(list[0].Value) != 0 || list[0].Offset != 102 {
+		t.Fatalf("%d letters, the first is %+v", len(list), list[0])
+	}
+	for _, args := range [][]string{{"--all"}, {list[0].ID}} {
+		r := w.run(append([]string{"deadletter", "replay", "clicks", "--into", "mended"}, args...)...)
+		if r.code != exitUsage || !strings.Contains(r.err, "row 102 of a.parquet, has no bytes that could be pushed") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if v := decoded[view.Status](t, w.ok("dataset", "status", "mended", "-o", "json")); v.Counts.Listed != 0 {
+		t.Errorf("%+v, and nothing was to be pushed", v.Counts)
+	}
+	if out := w.ok("deadletter", "show", "clicks", list[0].ID); !strings.Contains(out, "no bytes of its own") {
+		t.Error(out)
 	}
 }

@@ -22,7 +22,7 @@ type Letter struct {
 	Kind      string `json:"kind"`
 	Reason    string `json:"reason"`
 	Time      string `json:"time"` // when it was excluded, RFC 3339
-	Size      int64  `json:"size"` // bytes of the whole value
+	Size      int64  `json:"size"` // bytes of the whole value; -1: it has none of its own, as a row of a Parquet file
 	Value     []byte `json:"value"`
 	Key       []byte `json:"key,omitempty"`
 }
@@ -35,6 +35,9 @@ func (l *Letter) Fill(ms int64) {
 
 // Whole says whether Value is all of the record.
 func (l *Letter) Whole() bool { return int64(len(l.Value)) == l.Size }
+
+// Bytes says whether the record has bytes of its own. A row of a Parquet file has none.
+func (l *Letter) Bytes() bool { return l.Size >= 0 }
 
 // Encode is l on one line, with its line end.
 func (l *Letter) Encode() ([]byte, error) {

@@ -1510,7 +1510,7 @@ type BadRecord struct {
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"` // at most 64 KiB
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`     // at most 4 KiB
-	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`  // of the whole value
+	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`  // of the whole value; -1: the record has no bytes of its own (a row of a Parquet file)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
