@@ -35,7 +35,7 @@
 //	codec.go     compressed files: which, and what is wrong with them; section.go where
 //	             a reading of one is; gzip.go and zstd.go their formats
 //	packed.go    listing them; unpack.go reading them as if they were plain
-//	points.go    where reading may begin in them
+//	points.go    where reading may begin in them; trim.go how much disk that may take
 //	table.go     Parquet: row groups to segments, ranges to rows of columns
 //	container.go Avro files: blocks to segments, ranges to records
 //	blocks.go    how much is read at once

@@ -23,7 +23,7 @@ func (s *Source) pointsFor(l *locator) *pointsOf {
 		if s.points == nil || len(s.points) >= maxPointLists {
 			s.points = map[pointsKey]*pointsOf{}
 		}
-		p = newPoints(s.cache, l.Codec, l.Identity, s.log)
+		p = newPoints(&s.trimmer, l.Codec, l.Identity, s.log)
 		s.points[key] = p
 	}
 	return p

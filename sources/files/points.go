@@ -3,7 +3,6 @@ package files
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,6 +14,7 @@ import (
 	"sort"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/flate"
@@ -47,14 +47,16 @@ type notes interface {
 type pointsOf struct {
 	folder string // "": none; points inside members are then kept in memory
 	owner  []byte // what a point's file begins with
+	trim   *trimmer
 	log    *slog.Logger
 	every  int64 // least distance of two points
 
 	mu     sync.Mutex
 	places []int64 // of all points, sorted
 	light  map[int64]*point
-	header []byte // the file's header line, once it was read
-	failed bool   // the folder cannot be written; said once
+	header []byte    // the file's header line, once it was read
+	failed bool      // the folder cannot be written; said once
+	used   time.Time // when the folder was marked as used
 }
 
 // maxLight bounds the points that one file keeps in memory; with a folder they have no
@@ -64,15 +66,15 @@ const (
 	maxLightNoFolder = 256
 )
 
-func newPoints(cache string, c codec, id identity, log *slog.Logger) *pointsOf {
-	p := &pointsOf{log: log, every: pointsEvery, light: map[int64]*point{}}
+func newPoints(in *trimmer, c codec, id identity, log *slog.Logger) *pointsOf {
+	p := &pointsOf{trim: in, log: log, every: pointsEvery, light: map[int64]*point{}}
 	b := append([]byte("HRP1"), byte(c))
 	for _, n := range []uint64{uint64(id.Size), uint64(id.Modified), id.Inode, id.Print} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	p.owner = b
-	if cache != "" {
-		p.folder = filepath.Join(cache, "points", fmt.Sprintf("%016x", xxhash.Sum64(b)))
+	if in.cache != "" {
+		p.folder = filepath.Join(in.cache, pointsFolder, fmt.Sprintf("%016x", xxhash.Sum64(b)))
 		p.look()
 	}
 	return p
@@ -113,6 +115,11 @@ func (p *pointsOf) wanted(out int64) bool {
 func (p *pointsOf) distance() int64 { return p.every }
 
 func (p *pointsOf) note(at *point) {
+	p.trim.grew(p.keep(at))
+}
+
+// keep takes a point in, and says how many bytes of the disk that took.
+func (p *pointsOf) keep(at *point) (stored int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	most := maxLight
@@ -122,17 +129,26 @@ func (p *pointsOf) note(at *point) {
 	switch {
 	case !at.Inside || p.folder == "" || p.failed:
 		if len(p.light) >= most {
-			return
+			return 0
 		}
 		p.light[at.Out] = at
 	default:
-		if err := p.write(at); err != nil {
+		var err error
+		stored, err = p.write(at)
+		if errors.Is(err, fs.ErrNotExist) { // the folder was trimmed just then
+			stored, err = p.write(at)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0
+		}
+		if err != nil {
 			p.failed = true
-			p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "error", err)
-			return
+			p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "folder", p.folder, "error", err)
+			return 0
 		}
 	}
 	p.add(at.Out)
+	return stored
 }
 
 // before gives the last point at or before out that can be read; the zero point is the
@@ -147,9 +163,28 @@ func (p *pointsOf) before(out int64) point {
 			return point{}
 		}
 		if at, err := p.load(best); err == nil {
+			p.use()
 			return *at
 		}
 		p.forget(best)
+	}
+}
+
+// use marks the folder as used just now: those that were used longest ago are trimmed
+// first. Once in a while is enough.
+func (p *pointsOf) use() {
+	if p.folder == "" {
+		return
+	}
+	now := time.Now()
+	p.mu.Lock()
+	due := now.Sub(p.used) >= usedEvery
+	if due {
+		p.used = now
+	}
+	p.mu.Unlock()
+	if due {
+		_ = os.Chtimes(p.folder, now, now)
 	}
 }
 
@@ -185,10 +220,11 @@ var (
 	errPoint   = errors.New("files: the file of a restart point is damaged")
 )
 
-// write stores a point: owner, numbers, the window compressed, CRC-32C of all that.
-func (p *pointsOf) write(at *point) error {
+// write stores a point: owner, numbers, the window compressed, CRC-32C of all that. It
+// says how many bytes of the disk that takes.
+func (p *pointsOf) write(at *point) (int64, error) {
 	if err := os.MkdirAll(p.folder, 0o700); err != nil {
-		return err
+		return 0, err
 	}
 	var b bytes.Buffer
 	b.Write(p.owner)
@@ -202,18 +238,18 @@ func (p *pointsOf) write(at *point) error {
 	b.Write(n[:])
 	w, err := flate.NewWriter(&b, 1)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := w.Write(at.Window); err != nil {
-		return err
+		return 0, err
 	}
 	if err := w.Close(); err != nil {
-		return err
+		return 0, err
 	}
 	text := binary.LittleEndian.AppendUint32(b.Bytes(), crc32.Checksum(b.Bytes(), castagnoli))
 	f, err := os.CreateTemp(p.folder, ".new-*")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	_, err = f.Write(text)
 	if closed := f.Close(); err == nil {
@@ -224,8 +260,9 @@ func (p *pointsOf) write(at *point) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
+		return 0, err
 	}
-	return err
+	return onDisk(int64(len(text))), nil
 }
 
 func (p *pointsOf) load(out int64) (*point, error) {
@@ -270,52 +307,4 @@ func (p *pointsOf) parse(text []byte, out int64) (*point, error) {
 		return nil, fmt.Errorf("%w: %w", errPoint, err)
 	}
 	return at, nil
-}
-
-// cacheLimit is how much the points of all files may take, about 100 GB of content.
-const cacheLimit = 1 << 30
-
-// trimPoints deletes the points of the files that were read longest ago, if all of them
-// take more than limit. An error means that nothing needs to be done here.
-func trimPoints(cache string, limit int64) {
-	if cache == "" {
-		return
-	}
-	type kept struct {
-		name  string
-		made  int64
-		bytes int64
-	}
-	folder := filepath.Join(cache, "points")
-	var all []kept
-	total := int64(0)
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if _, err := hex.DecodeString(e.Name()); err != nil {
-			continue
-		}
-		k := kept{name: filepath.Join(folder, e.Name())}
-		_ = filepath.WalkDir(k.name, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return nil
-			}
-			if info, err := d.Info(); err == nil {
-				k.made, k.bytes = max(k.made, info.ModTime().UnixNano()), k.bytes+info.Size()
-			}
-			return nil
-		})
-		total += k.bytes
-		all = append(all, k)
-	}
-	slices.SortFunc(all, func(a, b kept) int { return int(min(1, max(-1, a.made-b.made))) })
-	for _, k := range all {
-		if total <= limit {
-			return
-		}
-		total -= k.bytes
-		_ = os.RemoveAll(k.name)
-	}
 }

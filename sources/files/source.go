@@ -22,7 +22,7 @@ type Source struct {
 	root      *os.Root // nil: the files lie in a bucket
 	bucket    *bucket
 	verified  verified
-	cache     string // folder of restart points; "": none
+	trimmer   trimmer // of the folder of restart points
 	idle      idle
 	tables    tables
 
@@ -51,7 +51,7 @@ func Open(o Options) (*Source, error) {
 		spec:      *o.Spec,
 		framing:   o.Framing,
 		blocks:    defaultBlocks,
-		cache:     o.Cache,
+		trimmer:   trimmer{cache: o.Cache, limit: cacheLimit},
 		log:       o.Logger.With("dataset", o.Dataset),
 		turn:      make(chan struct{}, 1),
 	}
@@ -73,7 +73,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.partition, err)
 	}
-	trimPoints(s.cache, cacheLimit)
+	s.trimmer.trim()
 	return s, nil
 }
 

@@ -35,7 +35,7 @@ func openPacked(t testing.TB, name string, packed []byte, c codec, cache string)
 		t.Fatal(err)
 	}
 	id := identity{Size: int64(len(packed)), Print: uint64(len(packed))}
-	u := newUnpacked(localFile{f}, id.Size, c, newPoints(cache, c, id, slog.New(slog.DiscardHandler)))
+	u := newUnpacked(localFile{f}, id.Size, c, newPoints(&trimmer{cache: cache, limit: cacheLimit}, c, id, slog.New(slog.DiscardHandler)))
 	u.points.every = 128 << 10
 	t.Cleanup(func() { _ = u.Close() })
 	return u
@@ -141,31 +141,6 @@ func TestADamagedOrMissingRestartPointIsMadeAgain(t *testing.T) {
 	}
 	if now, _ := filepath.Glob(filepath.Join(cache, "points", "*", "*")); len(now) < len(names)-1 {
 		t.Errorf("%d points are there, there were %d", len(now), len(names))
-	}
-}
-
-func TestRestartPointsOfFilesReadLongAgoAreDeletedAboveTheLimit(t *testing.T) {
-	cache := t.TempDir()
-	for i, name := range []string{"00000000000000aa", "00000000000000bb", "00000000000000cc"} {
-		p := filepath.Join(cache, "points", name)
-		if err := os.MkdirAll(p, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(p, "400000")
-		if err := os.WriteFile(file, make([]byte, 1000), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		at := time.Now().Add(time.Duration(i-10) * time.Hour)
-		for _, n := range []string{file, p} {
-			if err := os.Chtimes(n, at, at); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	trimPoints(cache, 2500)
-	left, _ := filepath.Glob(filepath.Join(cache, "points", "*"))
-	if len(left) != 2 || strings.HasSuffix(left[0], "aa") {
-		t.Errorf("left are %q", left)
 	}
 }
 
