@@ -40,30 +40,30 @@ type notes interface {
 	note(*point)
 }
 
-// pointsOf are the known points of one file, found by its identity. Those with a window
-// lie in files of their own below a folder that may be deleted at any time; a reading
-// without them begins further ahead and makes them again. Each is written under another
-// name first, so that several processes may share the folder.
+// pointsOf are the known points of one file, found by its identity. Each lies in a file of
+// its own below a folder that may be deleted at any time; a reading without them begins
+// further ahead and makes them again. Each is written under another name first, so that
+// several processes may share the folder: a reader finds the points that listing made.
 type pointsOf struct {
-	folder string // "": none; points inside members are then kept in memory
+	folder string // "": none; points are then kept in memory
 	owner  []byte // what a point's file begins with
 	trim   *trimmer
 	log    *slog.Logger
 	every  int64 // least distance of two points
 
 	mu     sync.Mutex
-	places []int64 // of all points, sorted
-	light  map[int64]*point
-	header []byte    // the file's header line, once it was read
-	failed bool      // the folder cannot be written; said once
-	used   time.Time // when the folder was marked as used
+	places []int64          // of all points, sorted
+	light  map[int64]*point // those in memory
+	header []byte           // the file's header line, once it was read
+	failed bool             // the folder cannot be written; said once
+	used   time.Time        // when the folder was marked as used
 }
 
-// maxLight bounds the points that one file keeps in memory; with a folder they have no
-// window.
+// Without a folder the points of one file are kept in memory, so many of them. Those with
+// a window take 32 KiB each.
 const (
-	maxLight         = 1 << 16
-	maxLightNoFolder = 256
+	maxLight        = 1 << 16
+	maxLightWindows = 256
 )
 
 func newPoints(in *trimmer, c codec, id identity, log *slog.Logger) *pointsOf {
@@ -122,33 +122,31 @@ func (p *pointsOf) note(at *point) {
 func (p *pointsOf) keep(at *point) (stored int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	most := maxLight
-	if p.folder == "" {
-		most = maxLightNoFolder
-	}
-	switch {
-	case !at.Inside || p.folder == "" || p.failed:
-		if len(p.light) >= most {
-			return 0
-		}
-		p.light[at.Out] = at
-	default:
+	if p.folder != "" && !p.failed {
 		var err error
 		stored, err = p.write(at)
 		if errors.Is(err, fs.ErrNotExist) { // the folder was trimmed just then
 			stored, err = p.write(at)
 		}
+		if err == nil {
+			p.add(at.Out)
+			return stored
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return 0
 		}
-		if err != nil {
-			p.failed = true
-			p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "folder", p.folder, "error", err)
-			return 0
-		}
+		p.failed = true
+		p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "folder", p.folder, "error", err)
 	}
-	p.add(at.Out)
-	return stored
+	most := maxLight
+	if at.Inside {
+		most = maxLightWindows
+	}
+	if len(p.light) < most {
+		p.light[at.Out] = at
+		p.add(at.Out)
+	}
+	return 0
 }
 
 // before gives the last point at or before out that can be read; the zero point is the
@@ -220,6 +218,10 @@ var (
 	errPoint   = errors.New("files: the file of a restart point is damaged")
 )
 
+// betweenMembers stands in place of a bit's number: the point is where a gzip member or a
+// zstd frame begins.
+const betweenMembers = 0xff
+
 // write stores a point: owner, numbers, the window compressed, CRC-32C of all that. It
 // says how many bytes of the disk that takes.
 func (p *pointsOf) write(at *point) (int64, error) {
@@ -234,6 +236,9 @@ func (p *pointsOf) write(at *point) (int64, error) {
 	binary.LittleEndian.PutUint64(n[16:], uint64(at.Member))
 	binary.LittleEndian.PutUint32(n[24:], at.CRC)
 	n[28] = at.Bit
+	if !at.Inside {
+		n[28] = betweenMembers
+	}
 	binary.LittleEndian.PutUint64(n[29:], uint64(len(at.Window)))
 	b.Write(n[:])
 	w, err := flate.NewWriter(&b, 1)
@@ -295,9 +300,12 @@ func (p *pointsOf) parse(text []byte, out int64) (*point, error) {
 		return nil, errPoint
 	}
 	n := body[len(p.owner):]
-	at := &point{Inside: true, Out: int64(binary.LittleEndian.Uint64(n[0:])), In: int64(binary.LittleEndian.Uint64(n[8:])),
+	at := &point{Inside: n[28] != betweenMembers, Out: int64(binary.LittleEndian.Uint64(n[0:])), In: int64(binary.LittleEndian.Uint64(n[8:])),
 		Member: int64(binary.LittleEndian.Uint64(n[16:])), CRC: binary.LittleEndian.Uint32(n[24:]), Bit: n[28]}
 	size := binary.LittleEndian.Uint64(n[29:])
+	if !at.Inside {
+		at.Bit = 0
+	}
 	if at.Out != out || at.In < 0 || at.Member < 0 || at.Member > at.Out || at.Bit > 7 || size > 32<<10 {
 		return nil, errPoint
 	}

@@ -79,7 +79,7 @@ func TestRestartPointsOfFilesReadLongestAgoAreDeletedFirst(t *testing.T) {
 	}
 	// The oldest one is read from by another process.
 	if at := pointsIn(t, tr, 0).before(2 * pointsEvery); at.Out != pointsEvery {
-		t.Fatalf("%+v", at)
+		t.Fatalf("the point is %d", at.Out)
 	}
 	tr.limit = 80 << 10 // two of them
 	tr.trim()
@@ -92,6 +92,6 @@ func TestRestartPointsOfFilesReadLongestAgoAreDeletedFirst(t *testing.T) {
 	// One that is trimmed away under a reading is made again.
 	all[1].note(pointAt(rng, 2*pointsEvery))
 	if at := all[1].before(2 * pointsEvery); at.Out != 2*pointsEvery {
-		t.Errorf("%+v", at)
+		t.Errorf("the point is %d", at.Out)
 	}
 }
