@@ -193,7 +193,7 @@ func (s *script) event(t *testing.T, line string) Event {
 		if kind := a.word("backfill", ""); kind != "" {
 			opt.Backfill = Backfill{Kind: kind, Unit: "bytes", Initial: a.num("old_initial", 10), Min: a.num("old_min", 1), Max: a.num("old_max", 1000), NewestFirst: a.has("newest_first")}
 		}
-		opt.DropOld = a.has("drop_old")
+		opt.DropOld, opt.Isolate = a.has("drop_old"), a.has("isolate")
 		return &ApplyDataset{ID: ds, Name: a.word("name", "clicks"), Spec: []byte("{}"), Options: opt}
 	case "partition":
 		return &AddPartition{Dataset: ds, Number: part, Identity: a.word("identity", fmt.Sprintf("files:%d", part))}
@@ -284,7 +284,18 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			}
 			m.Failures = append(m.Failures, f)
 		case "leave":
-			m.Leaves = append(m.Leaves, Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]})
+			k := Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]}
+			for _, v := range a.list("crash") { // start-end, what it had in hand
+				x := Suspect{Dataset: ds, Partition: uint32(a.num("part", 1))}
+				if _, err := fmt.Sscanf(v, "%d-%d", &x.Start, &x.End); err != nil {
+					t.Fatal(v, err)
+				}
+				if k.Crash == nil {
+					k.Crash = &Crash{Alone: a.has("alone")}
+				}
+				k.Crash.Suspects = append(k.Crash.Suspects, x)
+			}
+			m.Leaves = append(m.Leaves, k)
 		case "ask":
 			m.Calls = append(m.Calls, CutCall{Worker: w, ID: uint64(a.num("id", 1)), Ask: &CutAsk{Cut: uint64(a.num("cut", 0)), Step: a.num("step", 0), Carried: a.has("carried"), Path: a.word("path", ""), Deadline: a.time("deadline", 0), Exact: a.has("exact"), Memory: a.has("memory")}})
 		case "bind":

@@ -256,21 +256,27 @@ func (gr *group) leave(a *agent, k *Leave) {
 	case k.Reason == LeaveClosed:
 		gr.drop(w, left, untouched, "left")
 	case k.Ended || gr.kind.leaveIsEnd():
-		gr.workerLost(w, "ended")
-		if k.Crash != nil {
-			gr.ledger.suspect(k.Crash)
-		}
+		gr.workerEnded(w, k)
 	default:
 		gr.detach(w, gr.now+gr.cfg.SessionTTL)
 		w.leftTo = a.incarnation
 	}
 }
 
-// leftEnds takes in that the process of a worker that left before is gone now.
+// workerEnded says that w's process is gone, and by what it had in hand, if that was why.
+func (gr *group) workerEnded(w *worker, k *Leave) {
+	gr.workerLost(w, "ended")
+	if k.Crash != nil {
+		gr.ledger.suspect(k.Crash)
+	}
+}
+
+// leftEnds takes in that the process of a worker that left before is gone now. It may have
+// crashed: its socket was closed some time before its end was seen.
 func (gr *group) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
 		if k.Ended && w.number == k.Worker && w.state == detached && w.leftTo == a.incarnation {
-			gr.workerLost(w, "ended")
+			gr.workerEnded(w, k)
 			return
 		}
 	}

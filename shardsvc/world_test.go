@@ -136,6 +136,9 @@ func (r Reply) text(pieces []Piece) string {
 		fmt.Fprintf(&b, "fence w=%d", r.Worker)
 	case ReplyGrant:
 		fmt.Fprintf(&b, "grant #%d w=%d %s ds=%d part=%d pass=%d seg=%d [%d, %d) tries=%d", r.Request, r.Worker, tok(r.Token), r.Dataset, r.Partition, r.Pass, r.Segment, r.Start, r.End, r.Tries)
+		if r.Suspicion != NoSuspicion {
+			fmt.Fprintf(&b, " suspicion=%d", r.Suspicion)
+		}
 		if ps := pieces[r.PieceLo:r.PieceHi]; len(ps) != 1 || ps[0].OrderStart != ps[0].Start || ps[0].Segment != r.Segment {
 			for _, p := range ps {
 				fmt.Fprintf(&b, "\n       %d: seg=%d [%d, %d)", p.OrderStart, p.Segment, p.Start, p.End)

@@ -70,6 +70,7 @@ type worker struct {
 	streams  []*stream
 	resumed  []ResumeReply
 	leave    *pb.Leave
+	hand     *pb.Crash // what it had in hand when that was given back, and its end was not known yet
 	status   *pb.WorkerStatus
 	calls    []call // unanswered, in order
 	lastCall uint64

@@ -225,7 +225,9 @@ func (c *Core) onGone(ev *Gone) {
 	}
 	unknown := w.state == joining && !w.said && !w.wasLetIn()
 	if ev.Crash {
-		leave.Crash = w.inHand()
+		if leave.Crash = w.inHand(); leave.Crash == nil {
+			leave.Crash = w.hand
+		}
 	}
 	w.state, w.leave = gone, leave
 	w.calls = nil // nobody is there to be answered
@@ -253,6 +255,9 @@ func (c *Core) onGone(ev *Gone) {
 func (c *Core) giveBackAll(w *worker) {
 	if w == nil || w.state != gone {
 		return
+	}
+	if w.hand == nil && !w.leave.GetEnded() {
+		w.hand = w.inHand()
 	}
 	for _, s := range slices.Clone(w.streams) {
 		c.giveBack(s, "")
