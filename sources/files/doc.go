@@ -26,7 +26,8 @@
 //	bucket.go    objects on S3: listing, opening, what has changed; ahead.go reading ahead
 //	roots.go     every file is opened through an allowed root
 //	expand.go    paths to a sorted list of files; glob.go the patterns
-//	growing.go   folders that grow: each file once; look.go which files are complete
+//	growing.go   folders that grow: each file once; look.go which files are complete;
+//	             replaced.go what comes again under a name that was read
 //	list.go      files to segments, one after the other
 //	index.go     segments of quoted CSV
 //	sniff.go     where the data of a file begins, and what is no text

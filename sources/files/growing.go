@@ -18,10 +18,11 @@ import (
 
 // growing is what is known between two looks. Whoever uses it holds Source.turn.
 type growing struct {
-	taken  map[string]struct{} // names that are listed, or are in lister.files
+	taken  map[string]mark     // names that are listed, or are in lister.files
 	young  map[string]sighting // names that are not complete yet
 	hollow map[string]sighting // names of files that were looked into and had no record
 	looked time.Time           // the last look; zero: none
+	again  again               // which of the taken are looked at again
 	// When growing began, by the wall clock and by the monotonic one.
 	wall, began time.Time
 }
@@ -71,12 +72,12 @@ func temporary(name string) bool {
 // grow moves what an earlier process listed to its end out of the lister.
 func (s *Source) grow() {
 	g := &s.list.growing
-	g.taken, g.young, g.hollow = map[string]struct{}{}, map[string]sighting{}, map[string]sighting{}
+	g.taken, g.young, g.hollow = map[string]mark{}, map[string]sighting{}, map[string]sighting{}
 	g.began = time.Now()
 	g.wall = g.began.Round(0)
 	for name, was := range s.list.known {
 		if was.done {
-			g.taken[name] = struct{}{}
+			g.taken[name] = markOf(was.id.Size, was.id.Modified, was.id.Tag)
 			delete(s.list.known, name)
 		}
 	}

@@ -162,6 +162,9 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	if err != nil {
 		return err
 	}
+	if s.spec.live() {
+		s.list.growing.taken[name] = markOf(st.Size, st.Modified, st.Tag)
+	}
 	if s.framing.Kind == Table {
 		return s.listTable(f, l, st, was)
 	}

@@ -38,7 +38,7 @@ func (s *Source) look(ctx context.Context, now time.Time) error {
 	}
 	g := &s.list.growing
 	for _, name := range l.complete {
-		g.taken[name] = struct{}{}
+		g.taken[name] = unlisted
 	}
 	g.looked, g.young, g.hollow = now, l.young, l.hollow
 	s.list.files, s.list.next = l.complete, 0
@@ -56,6 +56,7 @@ func (l *look) folder(ctx context.Context) error {
 			return err
 		}
 	}
+	l.someAgain(ctx, names)
 	return nil
 }
 
@@ -68,6 +69,7 @@ func (l *look) bucket(ctx context.Context) error {
 			return l.s.placeError(err)
 		}
 		for _, o := range page {
+			l.replaced(o.Key, func() (sighting, error) { return seenOf(o), nil }) // asks nothing
 			if err := l.file(ctx, o.Key, func() (sighting, error) { return seenOf(o), nil }); err != nil {
 				return err
 			}
