@@ -49,10 +49,18 @@ const (
 	maxBadText     = 1 << 10
 	// maxLetterBytes bounds the letters of a dataset that wait to be written.
 	maxLetterBytes = 64 << 20
+	// letterBytes is what a letter takes besides its bytes and texts, about. A letter of a
+	// Parquet row has no more than that and its reason.
+	letterBytes = 256
 	// shareFrom is the number of records from which on a share of bad ones counts.
 	// Example: with 0.1%, the eleventh bad record of the first 10,000 stops the dataset.
 	shareFrom = 10_000
 )
+
+// bytes is how much memory a letter that waits takes, about.
+func (k *Letter) bytes() int64 {
+	return int64(letterBytes + len(k.Value) + len(k.Key) + len(k.Column) + len(k.Kind) + len(k.Reason))
+}
 
 func (b *badRecords) info() BadInfo {
 	return BadInfo{b.records, slices.Clone(b.columns), len(b.letters)}
@@ -139,7 +147,7 @@ func sizeOf(b *BadRecord) int64 {
 
 func (b *badRecords) add(k Letter) {
 	b.letters = append(b.letters, k)
-	b.bytes += int64(len(k.Value) + len(k.Key))
+	b.bytes += k.bytes()
 }
 
 func (d *dataset) letterKey(k *Letter) func([]byte) []byte {
@@ -190,7 +198,7 @@ func (lg *ledger) lettersWritten(e *LettersWritten) {
 	}
 	for i := range b.letters[:e.Count] {
 		k := &b.letters[i]
-		b.bytes -= int64(len(k.Value) + len(k.Key))
+		b.bytes -= k.bytes()
 		lg.fx.put(Delete, d.letterKey(k), nil)
 	}
 	b.letters = slices.Delete(b.letters, 0, e.Count)

@@ -112,3 +112,25 @@ func TestAShareOfBadRecordsStopsTheDataset(t *testing.T) {
 		t.Errorf("%d letters wait", n)
 	}
 }
+
+// Letters of Parquet rows have no bytes of their own, and still take memory while they wait.
+func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
+	d := &dataset{}
+	reason := strings.Repeat("r", maxBadText)
+	n := 0
+	for ; d.tooManyBad("c") == ""; n++ {
+		if n > maxLetterBytes/maxBadText {
+			t.Fatalf("%d letters wait, and no limit is reached", n)
+		}
+		d.bad.add(Letter{BadRecord: BadRecord{Reason: reason, Size: -1}})
+	}
+	if why := d.tooManyBad("c"); !strings.Contains(why, "dead letters wait to be written and take 64 MiB") {
+		t.Error(why)
+	}
+	for i := range d.bad.letters {
+		d.bad.bytes -= d.bad.letters[i].bytes()
+	}
+	if d.bad.bytes != 0 {
+		t.Errorf("%d bytes are left of no letters", d.bad.bytes)
+	}
+}
