@@ -226,13 +226,20 @@ func namesOf(t *testing.T, s *Source) (names []string, err error) {
 	return names, nil
 }
 
-// endless has a million objects that exist only while they are asked for.
+// endless has so many objects, a line each, that exist only while they are asked for.
 type endless struct {
 	memory
-	pages int
+	objects, pages int
 }
 
-const endlessObjects = 1_000_000
+func (e *endless) Head(_ context.Context, key string) (storage.Object, error) {
+	return storage.Object{Key: key, Size: 2, Tag: "t"}, nil
+}
+
+func (e *endless) ReadAt(_ context.Context, _, _ string, p []byte, offset int64) error {
+	copy(p, "x\n"[offset:])
+	return nil
+}
 
 func (e *endless) Page(_ context.Context, _, after string) ([]storage.Object, error) {
 	e.pages++
@@ -244,14 +251,15 @@ func (e *endless) Page(_ context.Context, _, after string) ([]storage.Object, er
 		from++
 	}
 	var page []storage.Object
-	for i := from; i < min(from+1000, endlessObjects); i++ {
+	for i := from; i < min(from+1000, e.objects); i++ {
 		page = append(page, storage.Object{Key: fmt.Sprintf("part-%07d", i), Size: 2, Tag: "t"})
 	}
 	return page, nil
 }
 
-func TestAMillionObjectsAreListedInTheMemoryOfAPage(t *testing.T) {
-	e := &endless{}
+// The names of a bucket are not kept. What is listed is: the next test.
+func TestTheNamesOfAMillionObjectsTakeTheMemoryOfAPage(t *testing.T) {
+	e := &endless{objects: 1_000_000}
 	s := remote(t, e)
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -276,10 +284,39 @@ func TestAMillionObjectsAreListedInTheMemoryOfAPage(t *testing.T) {
 			break
 		}
 	}
-	if names != endlessObjects || grown > 4<<20 {
+	if names != e.objects || grown > 4<<20 {
 		t.Errorf("%d names, %d bytes more in memory", names, grown)
 	}
 	t.Logf("%d names in %d pages, at most %d bytes more in memory", names, e.pages, grown)
+}
+
+func TestAListedObjectTakesSomeHundredBytes(t *testing.T) {
+	e := &endless{objects: 100_000}
+	s := remote(t, e)
+	heap := func() uint64 {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		return now.HeapAlloc
+	}
+	before, n := heap(), 0
+	for after := int64(-1); ; {
+		segs, err := s.Segments(t.Context(), s.partition, after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(segs) == 0 {
+			break
+		}
+		n, after = n+len(segs), segs[len(segs)-1].ID
+	}
+	now := heap()
+	runtime.KeepAlive(s)
+	each := int64(now-min(now, before)) / int64(n)
+	t.Logf("%d bytes for each of %d objects", each, n)
+	if n != e.objects || each > 400 {
+		t.Errorf("%d of %d objects are listed, and each takes %d bytes", n, e.objects, each)
+	}
 }
 
 func TestAnObjectThatIsReplacedWhileItIsReadIsNamed(t *testing.T) {
