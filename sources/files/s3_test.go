@@ -92,6 +92,33 @@ func TestGzippedCSVOnS3PassesTheSuite(t *testing.T) {
 	sourcetest.Run(t, inBuckets(h, onServer))
 }
 
+func TestTFRecordsOnS3PassTheSuite(t *testing.T) {
+	sourcetest.Run(t, inBuckets(tfrecordHarness(defaultBlocks), onServer))
+}
+
+func TestZstdLinesOnS3PassTheSuite(t *testing.T) {
+	h := packedHarness(harness(Framing{Kind: Lines, EmptyLines: true}, "\n", "", "fast", defaultBlocks), ".zst", packZstd)
+	sourcetest.Run(t, inBuckets(h, onServer))
+}
+
+func TestBzip2OnS3IsRead(t *testing.T) {
+	content, err := os.ReadFile("testdata/bzip2/lines.csv.bz2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := onServer(t)
+	b.put(t, "lines.csv.bz2", content)
+	s, err := Open(Options{Dataset: "d", Framing: Framing{Kind: Lines, Header: true, Text: true}, Objects: opener(b), Spec: &Spec{Root: "s3://test", MaxRecord: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	got, err := readSource(s)
+	if err != nil || len(got) != 5000 || got[0] != "0,value 0" || got[4999] != "4999,value 4999" {
+		t.Errorf("%d records: %v", len(got), err)
+	}
+}
+
 func TestThousandsOfObjectsAreListedPageByPage(t *testing.T) {
 	const objects = 3000
 	b := onServer(t)

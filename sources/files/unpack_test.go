@@ -153,6 +153,11 @@ func readFolder(t *testing.T, dir string, spec Spec, framing Framing) ([]string,
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
+	return readSource(s)
+}
+
+// readSource lists and reads all of a source.
+func readSource(s *Source) ([]string, error) {
 	var records []string
 	ctx := context.Background()
 	for after := int64(-1); ; {
