@@ -7,7 +7,10 @@
 //	done, err := t.Commit(ctx)                   // visible, all or nothing
 //
 // A call waits and tries again while the master is away or the dataset is full, until its
-// context ends. After a crash of the producer, begin a transaction with the same id and
+// context ends. Then the same call can be made again with another context: the transaction
+// keeps every record that Push has accepted. Any other error stays in the transaction.
+//
+// After a crash of the producer, begin a transaction with the same id and
 // push the same records: if it was committed, Commit says so. Landed says it before anything
 // is sent.
 //

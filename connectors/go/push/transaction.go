@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
 )
@@ -14,6 +17,10 @@ import (
 const staging = 4
 
 // Transaction is records that become visible together. It is used by one goroutine.
+//
+// When the context of a call ends, nothing is lost: the call can be repeated with another
+// context. Any other error of Push, Stage or Commit stays: begin a transaction with the same
+// id and push all of its records again.
 type Transaction struct {
 	p        *Pusher
 	id       string
@@ -22,11 +29,18 @@ type Transaction struct {
 	records  int64
 	next     int // partition of the records without a key
 
-	slots chan struct{}
-	wg    sync.WaitGroup
-	mu    sync.Mutex
-	names []string // locators, in the order in which their chunks were closed
-	err   error    // the first failure
+	slots  chan struct{} // one for each chunk that is closed and not yet durable
+	unsent chan closed   // chunks whose context ended; they keep their slots
+	mu     sync.Mutex
+	names  []string // locators, in the order in which their chunks were closed
+	err    error    // the first failure
+}
+
+// closed is a chunk that gets no more records.
+type closed struct {
+	at   int // in names
+	part int
+	data []byte
 }
 
 // ID names the transaction.
@@ -35,8 +49,12 @@ func (t *Transaction) ID() string { return t.id }
 // Records is how many were pushed.
 func (t *Transaction) Records() int64 { return t.records }
 
-// Push adds a record, and sends a chunk when one is full. It copies the record.
+// Push adds a record, and sends a chunk when one is full. It copies the record. After an
+// error the record is not in the transaction.
 func (t *Transaction) Push(ctx context.Context, r Record) error {
+	if err := t.failure(); err != nil {
+		return err
+	}
 	if t.told == nil {
 		now, err := t.p.now(ctx)
 		if err != nil {
@@ -56,48 +74,84 @@ func (t *Transaction) Push(ctx context.Context, r Record) error {
 		r.Key = key
 	}
 	part := chunk.PartitionOf(r.Key, len(t.builders), t.next)
-	b := &t.builders[part]
-	b.Add(r)
-	t.records++
-	if int64(b.Size()) < layout.ChunkBytes {
-		return nil
+	for t.full(part) { // the context of an earlier call ended
+		if err := t.send(ctx, part); err != nil {
+			return err
+		}
+		part = chunk.PartitionOf(r.Key, len(t.builders), t.next)
 	}
-	return t.send(ctx, part)
+	t.builders[part].Add(r)
+	t.records++
+	if t.full(part) && t.send(ctx, part) != nil {
+		// If the context has ended, the chunk goes with the next call.
+		return t.failure()
+	}
+	return nil
+}
+
+func (t *Transaction) full(part int) bool {
+	return int64(t.builders[part].Size()) >= t.told.layout.ChunkBytes
 }
 
 // send stages the chunk of a partition in the background, and waits while too many are on
-// their way.
+// their way. If the context ends meanwhile, the chunk stays as it is.
 func (t *Transaction) send(ctx context.Context, part int) error {
 	b := &t.builders[part]
 	if b.Records() == 0 {
 		return t.failure()
 	}
-	data := b.Chunk()
-	b.Reset()
-	t.next++
-	select {
-	case t.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := t.slot(ctx); err != nil {
+		return err
 	}
+	t.next++
 	t.mu.Lock()
-	at := len(t.names)
+	c := closed{len(t.names), part, b.Chunk()}
 	t.names = append(t.names, "")
 	t.mu.Unlock()
-	t.wg.Go(func() {
-		defer func() { <-t.slots }()
-		locator, err := t.p.stage(ctx, t.told, t.id, part, data)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if err != nil {
-			if t.err == nil {
-				t.err = err
-			}
+	b.Reset()
+	t.launch(ctx, c)
+	return t.failure()
+}
+
+// slot waits for a slot. Meanwhile it sends again the chunks whose context has ended.
+func (t *Transaction) slot(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case c := <-t.unsent:
+			t.launch(ctx, c)
+		case t.slots <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// launch stages a chunk that has a slot.
+func (t *Transaction) launch(ctx context.Context, c closed) {
+	go func() {
+		locator, err := t.p.stage(ctx, t.told, t.id, c.part, c.data)
+		if err != nil && ended(ctx, err) {
+			t.unsent <- c
 			return
 		}
-		t.names[at] = locator
-	})
-	return t.failure()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err == nil {
+			t.names[c.at] = locator
+		} else if t.err == nil {
+			t.err = err
+		}
+		<-t.slots
+	}()
+}
+
+// ended says whether a call failed because its context has ended.
+func ended(ctx context.Context, err error) bool {
+	if _, bounded := ctx.Deadline(); bounded && status.Code(err) == codes.DeadlineExceeded {
+		<-ctx.Done() // the master's timer was a little faster
+	}
+	return ctx.Err() != nil
 }
 
 // stage sends a chunk to the master, or puts it into the bucket.
@@ -123,18 +177,27 @@ func (t *Transaction) failure() error {
 
 // Stage sends what is not sent yet, and waits until all of it is durable. The locators are
 // what another process needs to commit the transaction.
-func (t *Transaction) Stage(ctx context.Context) (locators []string, err error) {
+func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 	for part := range t.builders {
-		if err = t.send(ctx, part); err != nil {
-			break
+		if err := t.send(ctx, part); err != nil {
+			return nil, err
 		}
 	}
-	t.wg.Wait()
-	if err == nil {
-		err = t.failure()
-	}
-	if err != nil {
-		return nil, err
+	// All slots are free when all chunks are durable.
+	free := 0
+	defer func() {
+		for range free {
+			<-t.slots
+		}
+	}()
+	for free < staging {
+		if err := t.slot(ctx); err != nil {
+			return nil, err
+		}
+		free++
+		if err := t.failure(); err != nil {
+			return nil, err
+		}
 	}
 	return slices.Clone(t.names), nil
 }
@@ -145,7 +208,8 @@ type Done struct {
 	Records int64 // of the transaction as it is visible
 }
 
-// Commit stages the rest and makes the transaction visible.
+// Commit stages the rest and makes the transaction visible. After an error it can be called
+// again: the records become visible once.
 func (t *Transaction) Commit(ctx context.Context) (Done, error) {
 	locators, err := t.Stage(ctx)
 	if err != nil {

@@ -1,0 +1,178 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
+)
+
+// kept is a master that keeps what it is sent. While it is away, a call waits until its
+// context ends.
+type kept struct {
+	grpc.ClientConnInterface
+	mu        sync.Mutex
+	back      chan struct{} // closed: it is not away
+	asked     chan struct{} // gets a value from each call that finds it away
+	chunks    []string      // values of the records, a space after each
+	committed []string      // of all chunks that the last commit named
+	commits   int
+	lost      int // answers of commits that are lost
+}
+
+func newKept() *kept {
+	k := &kept{back: make(chan struct{}), asked: make(chan struct{}, 1000)}
+	close(k.back)
+	return k
+}
+
+func (k *kept) away()  { k.mu.Lock(); defer k.mu.Unlock(); k.back = make(chan struct{}) }
+func (k *kept) there() { k.mu.Lock(); defer k.mu.Unlock(); close(k.back) }
+
+func (k *kept) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc.CallOption) error {
+	k.mu.Lock()
+	back := k.back
+	k.mu.Unlock()
+	select {
+	case <-back:
+	default:
+		k.asked <- struct{}{}
+		select {
+		case <-back:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch r := reply.(type) {
+	case *headracev1.LayoutReply:
+		r.Partitions, r.ChunkBytes, r.MaxRecord = 1, 1, 1<<20 // a chunk for each record
+	case *headracev1.StageReply:
+		o, err := chunk.Open(args.(*headracev1.StageRequest).Chunk)
+		if err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		var all strings.Builder
+		for i := range o.Records {
+			all.Write(o.Record(i).Value)
+			all.WriteByte(' ')
+		}
+		r.Locator = fmt.Sprint(len(k.chunks))
+		k.chunks = append(k.chunks, all.String())
+	case *headracev1.CommitReply:
+		if r.Already = k.commits > 0; !r.Already {
+			for _, l := range args.(*headracev1.CommitRequest).Locators {
+				var at int
+				if _, err := fmt.Sscan(l, &at); err != nil {
+					return status.Errorf(codes.InvalidArgument, "%q is not the locator of a chunk", l)
+				}
+				k.committed = append(k.committed, strings.Fields(k.chunks[at])...)
+			}
+			k.commits++
+		}
+		r.Records = int64(len(k.committed))
+		if k.lost > 0 {
+			k.lost--
+			return status.Error(codes.Canceled, "the answer is lost")
+		}
+	}
+	return nil
+}
+
+func begun(t *testing.T, k *kept) *Transaction {
+	t.Helper()
+	p, err := Open(t.Context(), k, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Begin("t1")
+}
+
+func value(i int) Record { return Record{Value: fmt.Append(nil, "v", i)} }
+
+// Accepted records are committed once, and in their order, whenever contexts end.
+func TestNothingIsLostWhenAContextEnds(t *testing.T) {
+	k := newKept()
+	tx := begun(t, k)
+	n := 0
+	k.away()
+	ctx, cancel := context.WithCancel(t.Context())
+	for ; n < staging; n++ { // fills all slots
+		if err := tx.Push(ctx, value(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range staging {
+		<-k.asked
+	}
+	cancel()
+	// Accepted, though there is no slot for its chunk.
+	if err := tx.Push(ctx, value(n)); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	// There is no room for the next one.
+	if err := tx.Push(ctx, value(-1)); err != context.Canceled || tx.Records() != int64(n) {
+		t.Fatalf("a record without room: %v, %d records", err, tx.Records())
+	}
+	if _, err := tx.Commit(ctx); err != context.Canceled {
+		t.Fatalf("commit while the master is away: %v", err)
+	}
+	// Another context, that ends too.
+	ctx, cancel = context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() { _, err := tx.Commit(ctx); failed <- err }()
+	for range staging { // it has sent the stopped chunks again
+		<-k.asked
+	}
+	cancel()
+	if err := <-failed; err != context.Canceled {
+		t.Fatalf("the second commit: %v", err)
+	}
+	k.there()
+	// Nothing was named, so there may be more records.
+	if err := tx.Push(t.Context(), value(n)); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	done, err := tx.Commit(t.Context())
+	if err != nil || done.Already || done.Records != int64(n) {
+		t.Fatalf("%+v, %v, %d records pushed", done, err, n)
+	}
+	for i, v := range k.committed {
+		if v != fmt.Sprint("v", i) {
+			t.Fatalf("committed %q", k.committed)
+		}
+	}
+}
+
+func TestAFailureStays(t *testing.T) {
+	master := &applied{stream: "s1", partitions: 1, url: "s3://lake/p"}
+	f := &flaky{errs: []error{fmt.Errorf("access denied")}}
+	p, err := Open(t.Context(), master, "clicks", Upload(func(string) (Putter, error) { return f, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := p.Begin("t1")
+	if err := tx.Push(t.Context(), value(0)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := tx.Commit(t.Context()); err == nil || !strings.Contains(err.Error(), "access denied") {
+			t.Errorf("commit: %v", err)
+		}
+		if err := tx.Push(t.Context(), value(1)); err == nil || !strings.Contains(err.Error(), "access denied") {
+			t.Errorf("push: %v", err)
+		}
+	}
+}
+
