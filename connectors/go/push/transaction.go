@@ -27,7 +27,8 @@ type Transaction struct {
 	told     *told           // nil: nothing was pushed yet
 	builders []chunk.Builder // by partition
 	records  int64
-	next     int // partition of the records without a key
+	next     int  // partition of the records without a key
+	named    bool // the chunks were named, so a commit may have been made
 
 	slots  chan struct{} // one for each chunk that is closed and not yet durable
 	unsent chan closed   // chunks whose context ended; they keep their slots
@@ -50,8 +51,12 @@ func (t *Transaction) ID() string { return t.id }
 func (t *Transaction) Records() int64 { return t.records }
 
 // Push adds a record, and sends a chunk when one is full. It copies the record. After an
-// error the record is not in the transaction.
+// error the record is not in the transaction. Nothing can be pushed once Stage or Commit has
+// stored all chunks.
 func (t *Transaction) Push(ctx context.Context, r Record) error {
+	if t.named {
+		return fmt.Errorf("transaction %q was staged or committed, so a record that is pushed now might never be visible: begin another transaction", t.id)
+	}
 	if err := t.failure(); err != nil {
 		return err
 	}
@@ -176,7 +181,7 @@ func (t *Transaction) failure() error {
 }
 
 // Stage sends what is not sent yet, and waits until all of it is durable. The locators are
-// what another process needs to commit the transaction.
+// what another process needs to commit the transaction. Nothing can be pushed after it.
 func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 	for part := range t.builders {
 		if err := t.send(ctx, part); err != nil {
@@ -199,6 +204,7 @@ func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 			return nil, err
 		}
 	}
+	t.named = true
 	return slices.Clone(t.names), nil
 }
 

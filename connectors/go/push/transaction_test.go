@@ -176,3 +176,40 @@ func TestAFailureStays(t *testing.T) {
 	}
 }
 
+func TestNothingIsPushedAfterACommitWasTried(t *testing.T) {
+	k := newKept()
+	k.lost = 1
+	tx := begun(t, k)
+	if err := tx.Push(t.Context(), value(0)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(when string) {
+		t.Helper()
+		if err := tx.Push(t.Context(), value(1)); err == nil || !strings.Contains(err.Error(), `transaction "t1" was staged or committed`) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	if _, err := tx.Commit(t.Context()); status.Code(err) != codes.Canceled {
+		t.Fatal(err)
+	}
+	refused("after a commit whose answer is lost")
+	if done, err := tx.Commit(t.Context()); err != nil || !done.Already || done.Records != 1 {
+		t.Fatalf("the same commit again: %+v, %v", done, err)
+	}
+	refused("after a commit")
+
+	// Anybody may commit the staged chunks.
+	k = newKept()
+	tx = begun(t, k)
+	if err := tx.Push(t.Context(), value(0)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := tx.Stage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("after Stage")
+	if again, err := tx.Stage(t.Context()); err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
+		t.Errorf("staged %q, then %q, %v", first, again, err)
+	}
+}
