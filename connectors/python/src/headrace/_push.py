@@ -250,6 +250,7 @@ class Transaction:
         self._slots = threading.BoundedSemaphore(_STAGING)
         self._locators: list[str] = []  # in the order in which chunks were closed
         self._failed: Exception | None = None
+        self._named = False  # the chunks were named, so a commit may have been made
 
     def push(
         self,
@@ -263,7 +264,14 @@ class Transaction:
 
         key: records with the same key stay in order; without one, the field of the spec's
         ``landing.key`` is taken. time: ms since 1970. headers: names and values beside it.
+
+        Raises PushError once stage() or commit() has stored all chunks.
         """
+        if self._named:
+            raise PushError(
+                f"transaction {self.id!r} was staged or committed, so a record that is pushed now might never be "
+                "visible: begin another transaction"
+            )
         told = self._told
         if told is None:
             told = self._told = self._pusher._now()
@@ -313,7 +321,7 @@ class Transaction:
 
     def stage(self) -> list[str]:
         """Sends what is not sent yet, and waits until all of it is durable. The locators are
-        what any process needs to commit the transaction."""
+        what any process needs to commit the transaction. Nothing can be pushed after it."""
         for part in range(len(self._builders)):
             self._send(part)
         for _ in range(_STAGING):
@@ -321,10 +329,12 @@ class Transaction:
         for _ in range(_STAGING):
             self._slots.release()
         self._check()
+        self._named = True
         return list(self._locators)
 
     def commit(self) -> Pushed:
-        """Stages the rest and makes the transaction visible."""
+        """Stages the rest and makes the transaction visible. After an error it can be called
+        again: the records become visible once."""
         self.done = self._pusher.commit(self.id, self.stage())
         return self.done
 

@@ -284,6 +284,40 @@ def test_a_pusher_goes_on_after_its_dataset_was_deleted_and_applied_again(job: A
         assert pusher.landed("before") is None  # of the dataset that is gone
 
 
+def test_nothing_is_pushed_after_a_commit_was_tried(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(job)
+    once = _master.Master._once
+
+    def lost(self: Any, *request: Any, **more: Any) -> Any:
+        answer = once(self, *request, **more)
+        if request[1].endswith("/commit"):
+            raise headrace.PushError("the answer is lost")
+        return answer
+
+    with headrace.Pusher("clicks") as pusher:
+        with pusher.begin("t1") as t:
+            t.push({"number": 1})
+            with monkeypatch.context() as m:
+                m.setattr(_master.Master, "_once", lost)
+                with pytest.raises(headrace.PushError, match="the answer is lost"):
+                    t.commit()
+            with pytest.raises(headrace.PushError, match="transaction 't1' was staged or committed"):
+                t.push({"number": 2})
+        assert t.done == headrace.Pushed("t1", True, 1)  # the block has committed again
+        with pusher.begin("t2") as t:
+            t.push({"number": 3})
+            t.commit()
+            with pytest.raises(headrace.PushError, match="transaction 't2' was staged or committed"):
+                t.push({"number": 4})
+        staged = pusher.begin("t3")
+        staged.push({"number": 5})
+        locators = staged.stage()
+        with pytest.raises(headrace.PushError, match="transaction 't3' was staged or committed"):
+            staged.push({"number": 6})
+        assert staged.stage() == locators
+        assert pusher.commit("t3", locators) == headrace.Pushed("t3", False, 1)
+
+
 def test_bad_records_and_ids_are_named(job: Any) -> None:
     start(job, more=", max_record: 1KiB")
     with headrace.Pusher("clicks") as pusher:
