@@ -10,6 +10,10 @@
 // context ends. Then the same call can be made again with another context: the transaction
 // keeps every record that Push has accepted. Any other error stays in the transaction.
 //
+// A commit of many chunks may take minutes. The package sets no time limit, so the context is
+// the only one. Dial the connection with keepalive (a probe every 10 s or less often): without
+// it a call does not notice that the master's machine is gone.
+//
 // After a crash of the producer, begin a transaction with the same id and
 // push the same records: if it was committed, Commit says so. Landed says it before anything
 // is sent.

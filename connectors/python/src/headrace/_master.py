@@ -32,6 +32,10 @@ log = logging.getLogger("headrace")
 DEFAULT = "127.0.0.1:7070"
 _MAGIC, _NONCE, _PROOF = b"HEADRAC1", 32, 32
 _ANSWER_SECONDS = 60.0  # a master that is silent for so long is asked again
+# A commit looks at each of its chunks, so it may take long. A try that is cut off begins anew at the master and may
+# never end. Meanwhile TCP's probes tell whether the master's machine is there: within 25 s it is taken for gone.
+COMMIT_SECONDS = 3600.0
+_PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000}
 _PROOF_SECONDS = 5.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _QUIET_SECONDS = 2.0  # then a wait is told
@@ -155,6 +159,10 @@ class _Connection(http.client.HTTPConnection):
         raw = socket.create_connection((self.host, self.port), timeout=_PROOF_SECONDS)
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _PROBES.items():
+                if hasattr(socket, name):  # TCP_USER_TIMEOUT: on Linux
+                    raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             if self.target.tls is not None:
                 certificate, key, authority = self.target.tls
                 context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
@@ -224,8 +232,11 @@ class Master:
         """The master is on this machine."""
         return _loopback(_split(self.target.where())[0])
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """The answer's JSON. It waits and asks again while the master is away or says "later".
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, within: float = _ANSWER_SECONDS
+    ) -> dict[str, Any]:
+        """The answer's JSON. It waits and asks again while the master is away or says "later",
+        and if there is no answer within so many seconds.
 
         Raises DatasetError, PushError, and MasterUnavailable after `patience` seconds.
         """
@@ -234,7 +245,7 @@ class Master:
             if self._closed.is_set():
                 raise PushError("the pusher was closed")
             try:
-                return self._once(method, path, body)
+                return self._once(method, path, body, within)
             except _Refused as error:
                 raise PushError(f"the master at {self.target.where()} does not accept this process: {error}") from None
             except _Later as error:
@@ -254,13 +265,14 @@ class Master:
         if self._on_wait is not None:
             self._on_wait(reason)
 
-    def _once(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _once(self, method: str, path: str, body: bytes | None, within: float) -> dict[str, Any]:
         connection = self._take()
         try:
             headers = {"Content-Type": "application/octet-stream"}
             if self.target.tls is not None and (token := self.target.secret()):
                 headers["Authorization"] = f"Bearer {token}"  # to a process whose certificate was verified
             connection.request(method, path, body, headers)
+            connection.sock.settimeout(within)
             reply = connection.getresponse()
             text = reply.read()
         except BaseException:
@@ -269,6 +281,7 @@ class Master:
         if reply.will_close:
             connection.close()
         else:
+            connection.sock.settimeout(_ANSWER_SECONDS)
             self._idle.put(connection)
         return _answer(reply, text)
 

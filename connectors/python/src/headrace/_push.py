@@ -17,7 +17,7 @@ import numpy as np
 
 from ._chunk import Builder, Header, key_of, partition_of
 from ._errors import PushError
-from ._master import Master, Target
+from ._master import COMMIT_SECONDS, Master, Target
 from ._upload import Client, Uploader
 
 #: A record: bytes and str as they are, a mapping or a list as JSON, None as a null value.
@@ -191,7 +191,7 @@ class Pusher:
         """Makes a transaction visible whose chunks were staged, by whichever processes."""
         body = json.dumps({"locators": list(locators)}).encode()
         try:
-            answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body)
+            answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body, within=COMMIT_SECONDS)
         except Exception:
             self._told.doubtful = True
             raise

@@ -47,11 +47,11 @@ from headrace import _master
 import headrace
 at, transaction = int(sys.argv[1]), sys.argv[2]
 numbers, ask = itertools.count(1), _master.Master._once
-def counted(self, method, path, body):
+def counted(self, *request):
     call = next(numbers)
     if call == at:
         os.kill(os.getpid(), signal.SIGKILL)
-    answer = ask(self, method, path, body)
+    answer = ask(self, *request)
     if call == -at:
         os.kill(os.getpid(), signal.SIGKILL)
     return answer
@@ -166,7 +166,7 @@ class Killing:
         self.lock, self.calls, self.at, self.where, self.kills = threading.Lock(), 0, 0, "", 0
         once = _master.Master._once
 
-        def watched(master: Any, method: str, path: str, body: bytes | None) -> Any:
+        def watched(master: Any, *request: Any) -> Any:
             with self.lock:  # one call at a time, so that a call has a number
                 self.calls += 1
                 here = self.calls == self.at
@@ -178,7 +178,7 @@ class Killing:
                     killer = threading.Thread(target=lambda: (time.sleep(pause), job.master.kill()))
                     killer.start()
                 try:
-                    answer = once(master, method, path, body)
+                    answer = once(master, *request)
                 finally:
                     if killer is not None:
                         killer.join()
@@ -288,8 +288,8 @@ def test_nothing_is_pushed_after_a_commit_was_tried(job: Any, monkeypatch: pytes
     start(job)
     once = _master.Master._once
 
-    def lost(self: Any, *request: Any, **more: Any) -> Any:
-        answer = once(self, *request, **more)
+    def lost(self: Any, *request: Any) -> Any:
+        answer = once(self, *request)
         if request[1].endswith("/commit"):
             raise headrace.PushError("the answer is lost")
         return answer

@@ -1,0 +1,98 @@
+"""How a pusher calls a master: with a master that is played here."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import headrace
+import pytest
+from headrace import _master
+
+LAYOUT = {"partitions": 1, "chunk_bytes": 1, "max_chunk_bytes": 1 << 26, "max_record": 1 << 20, "key": ""}
+
+
+class Played(ThreadingHTTPServer):
+    """A master that takes everything. The next calls whose page is in `cut` are not answered."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Page)
+        self.cut: list[str] = []
+        self.calls: list[str] = []
+        self.locator = "1 key 1 1 00000000"
+
+    def answer(self, path: str) -> dict[str, Any]:
+        if path.endswith("/layout"):
+            return {"layout": LAYOUT}
+        if "/chunks" in path:
+            return {"locators": [self.locator]}
+        return {"already": False, "records": 1}
+
+
+class _Page(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Played
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        page = self.path.split("?")[0].rsplit("/", 1)[1]
+        self.server.calls.append(page)
+        if page in self.server.cut:
+            self.server.cut.remove(page)
+            self.close_connection = True
+            return
+        body = json.dumps(self.server.answer(self.path)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    monkeypatch.setattr(_master, "_prove", lambda *_: None)
+    with Played() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HEADRACE_MASTER", f"127.0.0.1:{server.server_address[1]}")
+        yield server
+        server.shutdown()
+
+
+def test_a_commit_may_take_long_and_a_master_that_is_gone_is_found(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[str, float | None]] = []
+    getresponse = http.client.HTTPConnection.getresponse
+
+    def watched(self: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        assert self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        options = [self.sock.getsockopt(socket.IPPROTO_TCP, o) for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
+        assert options == [10, 5]
+        wait = self.sock.gettimeout()
+        reply = getresponse(self)
+        waits.append((played.calls[-1], wait))
+        return reply
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", watched)
+    with headrace.Pusher("clicks") as pusher:
+        for n in range(2):  # over the same connection
+            played.cut = ["commit"]  # the connection ends: asked again
+            with pusher.begin(f"t{n}") as t:
+                t.push(b"v")
+            assert t.done == headrace.Pushed(f"t{n}", False, 1)
+            assert pusher.landed(f"t{n}") is None
+    each = [("chunks", 60.0), ("commit", 3600.0)]
+    assert waits == [("layout", 60.0), *each, ("t0", 60.0), *each, ("t1", 60.0)]
+    assert played.calls.count("commit") == 4
