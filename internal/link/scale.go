@@ -38,6 +38,10 @@ const (
 	maxOpen = 1024
 )
 
+// PusherMessage is the largest message of a caller whose only role is pusher. Clients that push
+// keep to it whatever their role is.
+const PusherMessage = 65 << 20
+
 // maxMessage is the largest message of a caller with these roles. Cuts are in messages of
 // agents and operators, chunks of records in those of pushers.
 func maxMessage(r access.Roles) int64 {
@@ -45,7 +49,7 @@ func maxMessage(r access.Roles) int64 {
 	case r&(access.Agent|access.Operator) != 0:
 		return MaxMessage
 	case r&access.Pusher != 0:
-		return 65 << 20
+		return PusherMessage
 	}
 	return 1 << 20
 }

@@ -12,9 +12,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/link"
 )
 
 // Record is one record. Records with the same key go to the same partition, in order.
@@ -28,6 +30,7 @@ type Pusher struct {
 	api     headracev1.LandingClient
 	dataset string
 	onWait  func(error)
+	most    int // bytes of a commit; the master ends the connection of a pusher that sends more
 	told    atomic.Pointer[told]
 
 	open    func(url string) (Putter, error) // nil: chunks go to the master
@@ -68,7 +71,7 @@ func Upload(open func(url string) (Putter, error)) Option {
 
 // Open asks the master how the dataset wants its records.
 func Open(ctx context.Context, conn grpc.ClientConnInterface, dataset string, options ...Option) (*Pusher, error) {
-	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, onWait: func(error) {}, buckets: map[string]Putter{}}
+	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, most: link.PusherMessage, onWait: func(error) {}, buckets: map[string]Putter{}}
 	for _, o := range options {
 		o(p)
 	}
@@ -178,7 +181,7 @@ func (p *Pusher) Begin(id string) *Transaction {
 	if id == "" {
 		id = "push-" + rand.Text()
 	}
-	return &Transaction{p: p, id: id, slots: make(chan struct{}, staging), unsent: make(chan closed, staging)}
+	return &Transaction{p: p, id: id, size: proto.Size(&headracev1.CommitRequest{Dataset: p.dataset, Transaction: id}), slots: make(chan struct{}, staging), unsent: make(chan closed, staging)}
 }
 
 // End says that no record follows, from any producer. The dataset's spec must allow it.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
@@ -34,6 +35,8 @@ type Transaction struct {
 	unsent chan closed   // chunks whose context ended; they keep their slots
 	mu     sync.Mutex
 	names  []string // locators, in the order in which their chunks were closed
+	size   int      // bytes of the commit so far
+	staged int      // chunks that are durable
 	err    error    // the first failure
 }
 
@@ -144,11 +147,21 @@ func (t *Transaction) launch(ctx context.Context, c closed) {
 		defer t.mu.Unlock()
 		if err == nil {
 			t.names[c.at] = locator
-		} else if t.err == nil {
+			t.staged++
+			t.size += proto.Size(&headracev1.CommitRequest{Locators: []string{locator}})
+			if t.size > t.p.most {
+				err = t.p.tooMany(t.id, t.staged)
+			}
+		}
+		if err != nil && t.err == nil {
 			t.err = err
 		}
 		<-t.slots
 	}()
+}
+
+func (p *Pusher) tooMany(id string, chunks int) error {
+	return fmt.Errorf("transaction %q has %d chunks, and the list of their names exceeds the %d MiB that a commit may have: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", id, chunks, p.most>>20)
 }
 
 // ended says whether a call failed because its context has ended.
@@ -238,9 +251,13 @@ func (p *Pusher) Landed(ctx context.Context, id string) (d Done, landed bool, er
 
 // Commit makes a transaction visible whose chunks were staged, by whichever process.
 func (p *Pusher) Commit(ctx context.Context, id string, locators []string) (Done, error) {
+	req := &headracev1.CommitRequest{Dataset: p.dataset, Transaction: id, Locators: locators}
+	if proto.Size(req) > p.most {
+		return Done{}, p.tooMany(id, len(locators))
+	}
 	var d Done
 	err := p.again(ctx, func() error {
-		reply, err := p.api.Commit(ctx, &headracev1.CommitRequest{Dataset: p.dataset, Transaction: id, Locators: locators})
+		reply, err := p.api.Commit(ctx, req)
 		if err == nil {
 			d = Done{reply.Already, reply.Records}
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
@@ -212,4 +213,45 @@ func TestNothingIsPushedAfterACommitWasTried(t *testing.T) {
 	if again, err := tx.Stage(t.Context()); err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
 		t.Errorf("staged %q, then %q, %v", first, again, err)
 	}
+}
+
+func TestTheChunkThatMakesACommitTooLargeIsRefused(t *testing.T) {
+	five := &headracev1.CommitRequest{Dataset: "clicks", Transaction: "t1", Locators: []string{"0", "1", "2", "3", "4"}}
+	tx := begun(t, newKept())
+	tx.p.most = proto.Size(five)
+	for i := range 5 {
+		if err := tx.Push(t.Context(), value(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done, err := tx.Commit(t.Context()); err != nil || done.Records != 5 {
+		t.Fatal(done, err)
+	}
+	refused := func(err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), `transaction "t1" has 6 chunks`) || !strings.Contains(err.Error(), "make landing.chunk in the spec larger") {
+			t.Error(err)
+		}
+	}
+	k := newKept()
+	tx = begun(t, k)
+	tx.p.most = proto.Size(five)
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		err = tx.Push(t.Context(), value(i))
+	}
+	refused(err)
+	if n := tx.Records(); n > 6+staging+1 {
+		t.Errorf("refused after %d records", n)
+	}
+	_, err = tx.Commit(t.Context())
+	refused(err)
+
+	// Of several processes: their chunks together.
+	p := tx.p
+	if _, err := p.Commit(t.Context(), "t1", five.Locators); err != nil {
+		t.Error(err)
+	}
+	_, err = p.Commit(t.Context(), "t1", append(five.Locators, "5"))
+	refused(err)
 }

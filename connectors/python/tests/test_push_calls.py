@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import headrace
 import pytest
-from headrace import _master
+from headrace import _master, _push
 
 LAYOUT = {"partitions": 1, "chunk_bytes": 1, "max_chunk_bytes": 1 << 26, "max_record": 1 << 20, "key": ""}
 
@@ -96,3 +98,34 @@ def test_a_commit_may_take_long_and_a_master_that_is_gone_is_found(
     each = [("chunks", 60.0), ("commit", 3600.0)]
     assert waits == [("layout", 60.0), *each, ("t0", 60.0), *each, ("t1", 60.0)]
     assert played.calls.count("commit") == 4
+
+
+def test_the_most_bytes_of_a_commit_are_those_that_a_master_reads() -> None:
+    pages = (Path(__file__).parents[3] / "master" / "landing" / "pages.go").read_text()
+    found = re.search(r"const maxCommit = (\d+) << (\d+)", pages)
+    assert found is not None
+    assert int(found[1]) << int(found[2]) == _push.MOST_COMMIT
+
+
+def test_the_chunk_that_makes_a_commit_too_large_is_refused(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fits(chunks: int) -> int:
+        return len(json.dumps({"locators": [played.locator] * chunks}))
+
+    with headrace.Pusher("clicks") as pusher:
+        monkeypatch.setattr(_push, "MOST_COMMIT", fits(5) + len(", "))  # the last one has no comma
+        with pusher.begin("five") as t:
+            for _ in range(5):
+                t.push(b"v")
+        t = pusher.begin("six")
+        with pytest.raises(headrace.PushError, match=r"'six' has 6 chunks.*make landing\.chunk in the spec"):
+            for _ in range(6 + _push._STAGING + 1):  # so many may be on their way before it is known
+                t.push(b"v")
+        assert played.calls.count("chunks") <= 5 + 6 + _push._STAGING
+        with pytest.raises(headrace.PushError, match="transaction 'six' has 6 chunks"):
+            t.commit()
+        # Of several processes: their chunks together.
+        monkeypatch.setattr(_push, "MOST_COMMIT", fits(5))
+        pusher.commit("together", [played.locator] * 5)
+        with pytest.raises(headrace.PushError, match="transaction 'together' has 6 chunks"):
+            pusher.commit("together", [played.locator] * 6)
+        assert played.calls.count("commit") == 2

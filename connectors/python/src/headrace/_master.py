@@ -283,6 +283,8 @@ class Master:
         else:
             connection.sock.settimeout(_ANSWER_SECONDS)
             self._idle.put(connection)
+            if self._closed.is_set():
+                self.close()  # it has not seen this connection
         return _answer(reply, text)
 
     def _take(self) -> _Connection:

@@ -24,6 +24,7 @@ from ._upload import Client, Uploader
 Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any], None]
 
 _STAGING = 4  # chunks of a transaction that are sent at a time
+MOST_COMMIT = 16 << 20  # bytes of a commit's body (maxCommit of master/landing)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,10 @@ class Pusher:
 
     def commit(self, transaction: str, locators: Iterable[str]) -> Pushed:
         """Makes a transaction visible whose chunks were staged, by whichever processes."""
-        body = json.dumps({"locators": list(locators)}).encode()
+        named = list(locators)
+        body = json.dumps({"locators": named}).encode()
+        if len(body) > MOST_COMMIT:
+            raise _too_many(transaction, len(named))
         try:
             answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body, within=COMMIT_SECONDS)
         except Exception:
@@ -232,6 +236,14 @@ def _quote(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E")  # a path must not be taken for `..`
 
 
+def _too_many(transaction: str, chunks: int) -> PushError:
+    return PushError(
+        f"transaction {transaction!r} has {chunks} chunks, and the list of their names exceeds the "
+        f"{MOST_COMMIT >> 20} MiB that a commit may have: make landing.chunk in the spec larger and apply that, or "
+        "push fewer records in a transaction"
+    )
+
+
 class Transaction:
     """Records that become visible together. It is used by one thread.
 
@@ -248,7 +260,9 @@ class Transaction:
         self._builders: list[Builder] = []
         self._rest = 0  # partition of the records without a key
         self._slots = threading.BoundedSemaphore(_STAGING)
+        self._lock = threading.Lock()
         self._locators: list[str] = []  # in the order in which chunks were closed
+        self._body = len(json.dumps({"locators": []}))  # bytes of the commit's body so far; guarded by _lock
         self._failed: Exception | None = None
         self._named = False  # the chunks were named, so a commit may have been made
 
@@ -357,14 +371,19 @@ class Transaction:
         builder, at, told = self._builders[part], len(self._locators), self._told
         if not builder.records or told is None:
             return
+        self._slots.acquire()
         self._builders[part] = Builder()
         self._rest += 1
         self._locators.append("")
-        self._slots.acquire()
 
         def stage() -> None:
             try:
-                self._locators[at] = self._pusher._stage(told, self.id, part, builder.seal(told.compress))
+                locator = self._pusher._stage(told, self.id, part, builder.seal(told.compress))
+                with self._lock:
+                    self._locators[at] = locator
+                    self._body += len(json.dumps(locator)) + len(", ")
+                    if self._body > MOST_COMMIT and self._failed is None:
+                        self._failed = _too_many(self.id, len([staged for staged in self._locators if staged]))
             except Exception as error:
                 self._failed = self._failed or error
             finally:

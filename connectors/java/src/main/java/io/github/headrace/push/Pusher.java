@@ -39,6 +39,9 @@ public final class Pusher implements AutoCloseable {
     private static final long FIRST_WAIT_MS = 50;
     private static final long MOST_WAIT_MS = 2000;
 
+    /** Bytes of a commit (PusherMessage of internal/link). The master ends the connection of a pusher that sends more. */
+    static final int MOST_COMMIT = 65 << 20;
+
     private final String dataset;
     private final ManagedChannel channel;
     private final LandingGrpc.LandingFutureStub api;
@@ -49,6 +52,7 @@ public final class Pusher implements AutoCloseable {
     private final AtomicLong waitedNanos = new AtomicLong();
     private final Bucket.Opener upload; // null: chunks go to the master
     private final Map<String, Bucket> buckets = new HashMap<>(); // by URL; guarded by itself
+    volatile int mostCommit = MOST_COMMIT; // changed by tests
     private volatile boolean closed;
     private volatile Told told;
 
@@ -238,12 +242,26 @@ public final class Pusher implements AutoCloseable {
     public Committed commit(Staged staged) throws HeadraceException, InterruptedException {
         CommitRequest request = CommitRequest.newBuilder().setDataset(dataset).setTransaction(staged.transaction())
             .addAllLocators(staged.locators()).build();
+        if (request.getSerializedSize() > mostCommit) {
+            throw tooMany(staged.transaction(), staged.locators().size());
+        }
         CommitReply reply = again(() -> api.commit(request));
         if (reply.getRecords() != staged.records()) {
             throw new HeadraceException(Kind.REFUSED, staged + " is visible with " + reply.getRecords()
                 + " records: another producer has used the same id. Give each producer ids of its own", null);
         }
         return new Committed(reply.getAlready(), reply.getRecords());
+    }
+
+    /** Bytes of the commit of a transaction so far, with one more chunk. */
+    int sizeOfCommit(String transaction, int before, String locator) {
+        CommitRequest.Builder more = CommitRequest.newBuilder().addLocators(locator);
+        return before + (before == 0 ? more.setDataset(dataset).setTransaction(transaction) : more).build().getSerializedSize();
+    }
+
+    HeadraceException tooMany(String transaction, int chunks) {
+        return new HeadraceException(Kind.INVALID, "transaction " + transaction + " has " + chunks + " chunks, and the list of their names exceeds the "
+            + (mostCommit >> 20) + " MiB that a commit may have: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", null);
     }
 
     /** What is visible of a transaction, or null: nothing. Ask before its records are sent again. */

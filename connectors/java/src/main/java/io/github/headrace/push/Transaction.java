@@ -31,6 +31,8 @@ public final class Transaction {
     // Written by the threads that send.
     private final Object lock = new Object();
     private final List<String> locators = new ArrayList<>();
+    private int staged;
+    private int commitBytes;
     private IOException failure;
 
     Transaction(Pusher pusher, String id) {
@@ -127,6 +129,11 @@ public final class Transaction {
                     String locator = pusher.stage(this, told.uploader, part, chunk);
                     synchronized (lock) {
                         locators.set(at, locator);
+                        staged++;
+                        commitBytes = pusher.sizeOfCommit(id, commitBytes, locator);
+                        if (commitBytes > pusher.mostCommit) {
+                            fail(pusher.tooMany(id, staged));
+                        }
                     }
                 }
             } catch (IOException e) {

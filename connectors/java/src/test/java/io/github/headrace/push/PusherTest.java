@@ -72,6 +72,38 @@ class PusherTest {
     }
 
     @Test
+    void theChunkThatMakesACommitTooLargeIsRefused() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{chunk: 1KiB}");
+            try (Pusher p = Pusher.open(master.target(), "clicks")) {
+                Transaction t = p.begin("fits");
+                fill(t, 0, 200);
+                Staged staged = t.stage();
+                int size = 0;
+                for (String locator : staged.locators()) {
+                    size = p.sizeOfCommit("fits", size, locator);
+                }
+                p.mostCommit = size - 1;
+                String many = "has " + staged.locators().size() + " chunks";
+                failure(Kind.INVALID, () -> p.commit(staged), "transaction fits " + many, "make landing.chunk in the spec larger");
+                p.mostCommit = size;
+                assertEquals(200, p.commit(staged).records());
+                p.mostCommit = size - 1;
+                Transaction more = p.begin("more"); // refused while it is pushed
+                failure(Kind.INVALID, () -> fill(more, 0, 10_000), "transaction more " + many);
+                failure(Kind.INVALID, more::commit, "transaction more " + many);
+            }
+            assertEquals(200, master.visible("clicks"));
+        }
+    }
+
+    @Test
+    void theMostBytesOfACommitAreThoseThatAMasterReads() throws Exception {
+        String scale = Files.readString(Path.of("../../internal/link/scale.go"));
+        assertTrue(scale.contains("const PusherMessage = " + (Pusher.MOST_COMMIT >> 20) + " << 20\n"), scale);
+    }
+
+    @Test
     void anotherProcessCommitsWhatWasStagedAndWhatWasGivenUpIsNotSeen() throws Exception {
         try (TestMaster master = TestMaster.start()) {
             master.apply("clicks", "{chunk: 1KiB}");
