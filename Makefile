@@ -134,7 +134,7 @@ test-torch: build venv quickstart-needs-kafka ## headrace.torch with a real torc
 
 # Ray Train needs a torch: that of test-torch.
 .PHONY: test-ray
-test-ray: build ## headrace.ray with a real Ray; the first time it installs Ray and torch into ~/.cache/headrace; not in `make test` yet
+test-ray: build ## headrace.ray with a real Ray; the first time it installs Ray and torch into ~/.cache/headrace; in `make test-long`
 	@python="$$($(PYTHON) connectors/python/environment.py ray connectors/python/tests_ray/requirements.txt)" && \
 	  torch="$$("$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && cd connectors/python && \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src:$$torch" "$$python" -m pytest -q --timeout 1800 tests_ray
@@ -158,7 +158,7 @@ spark: need ## the jars of the Spark connector, connectors/spark/*/target (needs
 .PHONY: build-server-s3
 build-server-s3: need
 	@$(GO) build -o build/server-s3 ./internal/proof/testbroker/server-s3
-test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.0.5; the first time it installs them into ~/.cache/headrace; not in `make test` yet
+test-spark: build venv spark ## the Spark connector on a real Spark 3.5.9 and 4.0.5; the first time it installs them into ~/.cache/headrace; in `make test-long`
 	@for of in 3.5 4; do \
 	  python="$$($(PYTHON) connectors/python/environment.py spark-$$of connectors/spark/tests/requirements-$$of.txt)"; \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SPARK_PYTHON="$$python" HEADRACE_SPARK_JAR="$(CURDIR)/connectors/spark/spark-$$of/target/headrace-spark-$$of-0.1.0.jar" \
@@ -188,7 +188,7 @@ FLINK ?= 2.3.0
 .PHONY: flink-clicks test-flink-clicks
 flink-clicks: build venv flink ## examples/flink_clicks: Flink joins clicks with impressions, a trainer learns from the rows; FLINK=1.20.3 for the other line, KILL=1
 	$(PY) examples/flink_clicks/run.py --flink $(FLINK) $(if $(KILL),--kill)
-test-flink-clicks: build venv flink ## the same with a kill of Flink's task manager, checked; not in `make test` yet
+test-flink-clicks: build venv flink ## the same with a kill of Flink's task manager, checked; in `make test-long`
 	@for of in 2.3.0 1.20.3; do HEADRACE_FLINK=$$of HEADRACE_BIN="$(CURDIR)/$(BIN)" \
 	  $(PY) -m pytest -q -c connectors/python/pyproject.toml --rootdir connectors/flink --timeout 1800 connectors/flink/tests/test_example.py connectors/flink/tests/test_shaded.py; done
 
@@ -333,7 +333,7 @@ test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
 	$(CHAOS) --source rocketmq --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
 
 .PHONY: test-chaos-landing
-test-chaos-landing: build venv ## the same over records that are pushed meanwhile, by pushers that die between their calls; not in `make test` yet
+test-chaos-landing: build venv ## the same over records that are pushed meanwhile, by pushers that die between their calls; in `make test-long`
 	$(CHAOS) --source landing --kills 40 --round-kills 10 --rounds 3 --parallel 2
 
 .PHONY: test-bench
@@ -373,7 +373,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-flink-kills fuzz ## what takes long
+test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-flink-clicks test-flink-kills fuzz test-chaos-landing ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

@@ -141,3 +141,23 @@ def test_each_target_that_a_page_shows_is_made() -> None:
     shown |= {(page, t) for page in PAGES for t in re.findall(r"`make ([a-z-]+)`", page.read_text())}
     assert len(shown) > 10
     assert {(str(page), target) for page, target in shown if target not in made} == set()
+
+
+def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
+    text = (ROOT / "Makefile").read_text()
+    needs: dict[str, list[str]] = {}
+    for names, after in re.findall(r"^([a-z0-9-]+(?: [a-z0-9-]+)*):(?!=)([^#\n]*)", text, re.MULTILINE):
+        for name in names.split():
+            needs.setdefault(name, []).extend(after.split())
+    lanes = re.search(r"^LANES := (.*)$", text, re.MULTILINE)
+    assert lanes is not None
+    needs["test"] += lanes[1].replace('"', " ").split()
+    run, found = ["test-long"], {"test-long"}
+    while run:
+        more = set(needs.get(run.pop(), ())) - found
+        run += more
+        found |= more
+    pages = "".join((ROOT / "docs" / page).read_text() for page in ("LANDING.md", "flink.md", "spark.md"))
+    named = set(re.findall(r"`make (test-[a-z0-9-]+)`", pages))
+    assert len(named) > 7
+    assert named - found == set()
