@@ -161,3 +161,60 @@ def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
     named = set(re.findall(r"`make (test-[a-z0-9-]+)`", pages))
     assert len(named) > 7
     assert named - found == set()
+
+
+FLINK = ROOT / "connectors" / "flink" / "src" / "main" / "java" / "io" / "github" / "headrace" / "flink"
+# Those of Flink itself that the factory takes.
+FLINK_OWN = {"FactoryUtil.FORMAT": ("format", None), "FactoryUtil.SINK_PARALLELISM": ("sink.parallelism", None)}
+
+
+def flink_options() -> dict[str, tuple[str | None, bool]]:
+    """Each option that the factory of tables takes: its default, and whether it must be there."""
+    declared = {**FLINK_OWN}
+    options = (FLINK / "table" / "HeadraceOptions.java").read_text()
+    for name, key, more in re.findall(r'(\w+) = ConfigOptions\s*\.key\("([^"]+)"\)(.*?);', options, re.DOTALL):
+        default = re.search(r"\.defaultValue\((.*?)\)\s*\.withDescription", more, re.DOTALL)
+        declared[f"HeadraceOptions.{name}"] = (key, default[1] if default else None)
+    factory = (FLINK / "table" / "HeadraceTableFactory.java").read_text()
+    taken: dict[str, tuple[str | None, bool]] = {}
+    for kind in ("required", "optional"):
+        body = re.search(rf"{kind}Options\(\) \{{\s*return Set\.of\((.*?)\);", factory, re.DOTALL)
+        assert body is not None
+        for name in re.split(r",\s*", body[1]):
+            key, default = declared[name]
+            taken[key] = (default, kind == "required")
+    assert set(declared) == set(re.findall(r"\b(?:HeadraceOptions|FactoryUtil)\.[A-Z_]+\b", factory))
+    return taken
+
+
+def test_the_options_of_flink_tables_are_those_that_the_page_names() -> None:
+    page, taken = (ROOT / "docs" / "flink.md").read_text(), flink_options()
+    table = page.split("| option | default | what |\n|---|---|---|\n")[1].split("\n\n")[0]
+    told: dict[str, str] = {}
+    for row in table.splitlines():
+        names, default, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:4])
+        told.update(dict.fromkeys(re.findall(r"`([^`]+)`", names), default))
+    assert set(told) == set(taken)
+    for name, (default, required) in taken.items():
+        assert told[name].startswith("required") >= required, name
+        if default is not None:
+            value = re.sub(r'^Duration\.ofSeconds\((\d+)\)$', r"\1 s", default.strip('"'))
+            value = value.rsplit(".", 1)[-1].lower().replace("_", "-") if value[:1].isupper() else value
+            assert told[name] == f"`{value}`", name
+    # What the page's SQL sets, and what its text quotes.
+    statements = "".join(re.findall(r"```sql\n(.*?)```", page, re.DOTALL))
+    set_ = set(re.findall(r"^ *'([a-z.-]+)' = ", statements, re.MULTILINE))
+    assert {"connector", *(name for name, (_, required) in taken.items() if required)} <= set_
+    everywhere = set_ | set(re.findall(r"`'([a-z.-]+)'(?: = [^`]*)?`", page))
+    everywhere |= set(re.findall(r"`'([a-z.-]+)' = ", (ROOT / "docs" / "LANDING.md").read_text()))
+    assert len(everywhere) > 5
+    assert everywhere - {"connector"} - set(taken) == set()
+
+
+def test_the_methods_of_flink_sinks_are_those_that_the_pages_name() -> None:
+    builder = (FLINK / "HeadraceSinkBuilder.java").read_text()
+    made = set(re.findall(r"public HeadraceSinkBuilder<\w+> (set\w+)\(", builder))
+    page = (ROOT / "docs" / "flink.md").read_text()
+    named = set(re.findall(r"\b(set[A-Z]\w+)\b", page + (ROOT / "docs" / "LANDING.md").read_text()))
+    assert len(named) > 5
+    assert named - made == set()
