@@ -20,8 +20,8 @@ const staging = 4
 // Transaction is records that become visible together. It is used by one goroutine.
 //
 // When the context of a call ends, nothing is lost: the call can be repeated with another
-// context. Any other error of Push, Stage or Commit stays: begin a transaction with the same
-// id and push all of its records again.
+// context. If a chunk cannot be stored, the transaction has failed, and each later call returns
+// that error: begin a transaction with the same id and push all of its records again.
 type Transaction struct {
 	p        *Pusher
 	id       string
