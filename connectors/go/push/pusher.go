@@ -31,6 +31,7 @@ type Pusher struct {
 	dataset string
 	onWait  func(error)
 	most    int // bytes of a commit; the master ends the connection of a pusher that sends more
+	chunks  int // of a commit, at most
 	told    atomic.Pointer[told]
 
 	open    func(url string) (Putter, error) // nil: chunks go to the master
@@ -71,7 +72,7 @@ func Upload(open func(url string) (Putter, error)) Option {
 
 // Open asks the master how the dataset wants its records.
 func Open(ctx context.Context, conn grpc.ClientConnInterface, dataset string, options ...Option) (*Pusher, error) {
-	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, most: link.PusherMessage, onWait: func(error) {}, buckets: map[string]Putter{}}
+	p := &Pusher{api: headracev1.NewLandingClient(conn), dataset: dataset, most: link.PusherMessage, chunks: mostChunks, onWait: func(error) {}, buckets: map[string]Putter{}}
 	for _, o := range options {
 		o(p)
 	}

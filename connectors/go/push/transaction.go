@@ -17,6 +17,9 @@ import (
 // staging is how many chunks of a transaction are sent at a time.
 const staging = 4
 
+// mostChunks bounds a commit, as in master/landing.
+const mostChunks = 250_000
+
 // Transaction is records that become visible together. It is used by one goroutine.
 //
 // When the context of a call ends, nothing is lost: the call can be repeated with another
@@ -149,7 +152,7 @@ func (t *Transaction) launch(ctx context.Context, c closed) {
 			t.names[c.at] = locator
 			t.staged++
 			t.size += proto.Size(&headracev1.CommitRequest{Locators: []string{locator}})
-			if t.size > t.p.most {
+			if t.size > t.p.most || t.staged > t.p.chunks {
 				err = t.p.tooMany(t.id, t.staged)
 			}
 		}
@@ -161,7 +164,7 @@ func (t *Transaction) launch(ctx context.Context, c closed) {
 }
 
 func (p *Pusher) tooMany(id string, chunks int) error {
-	return fmt.Errorf("transaction %q has %d chunks, and the list of their names exceeds the %d MiB that a commit may have: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", id, chunks, p.most>>20)
+	return fmt.Errorf("transaction %q has %d chunks, and a commit has at most %d chunks and %d MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", id, chunks, p.chunks, p.most>>20)
 }
 
 // ended says whether a call failed because its context has ended.
@@ -252,7 +255,7 @@ func (p *Pusher) Landed(ctx context.Context, id string) (d Done, landed bool, er
 // Commit makes a transaction visible whose chunks were staged, by whichever process.
 func (p *Pusher) Commit(ctx context.Context, id string, locators []string) (Done, error) {
 	req := &headracev1.CommitRequest{Dataset: p.dataset, Transaction: id, Locators: locators}
-	if proto.Size(req) > p.most {
+	if proto.Size(req) > p.most || len(locators) > p.chunks {
 		return Done{}, p.tooMany(id, len(locators))
 	}
 	var d Done

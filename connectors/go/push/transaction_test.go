@@ -217,8 +217,13 @@ func TestNothingIsPushedAfterACommitWasTried(t *testing.T) {
 
 func TestTheChunkThatMakesACommitTooLargeIsRefused(t *testing.T) {
 	five := &headracev1.CommitRequest{Dataset: "clicks", Transaction: "t1", Locators: []string{"0", "1", "2", "3", "4"}}
+	t.Run("bytes", func(t *testing.T) { tooLarge(t, five, func(p *Pusher) { p.most = proto.Size(five) }) })
+	t.Run("chunks", func(t *testing.T) { tooLarge(t, five, func(p *Pusher) { p.chunks = 5 }) })
+}
+
+func tooLarge(t *testing.T, five *headracev1.CommitRequest, limit func(*Pusher)) {
 	tx := begun(t, newKept())
-	tx.p.most = proto.Size(five)
+	limit(tx.p)
 	for i := range 5 {
 		if err := tx.Push(t.Context(), value(i)); err != nil {
 			t.Fatal(err)
@@ -235,7 +240,7 @@ func TestTheChunkThatMakesACommitTooLargeIsRefused(t *testing.T) {
 	}
 	k := newKept()
 	tx = begun(t, k)
-	tx.p.most = proto.Size(five)
+	limit(tx.p)
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
 		err = tx.Push(t.Context(), value(i))

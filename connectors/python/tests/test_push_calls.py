@@ -107,12 +107,15 @@ def test_the_most_bytes_of_a_commit_are_those_that_a_master_reads() -> None:
     assert int(found[1]) << int(found[2]) == _push.MOST_COMMIT
 
 
-def test_the_chunk_that_makes_a_commit_too_large_is_refused(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fits(chunks: int) -> int:
-        return len(json.dumps({"locators": [played.locator] * chunks}))
-
+@pytest.mark.parametrize("limit", ["bytes", "chunks"])
+def test_the_chunk_that_makes_a_commit_too_large_is_refused(
+    played: Played, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     with headrace.Pusher("clicks") as pusher:
-        monkeypatch.setattr(_push, "MOST_COMMIT", fits(5) + len(", "))  # the last one has no comma
+        if limit == "bytes":  # of five, and a comma
+            monkeypatch.setattr(_push, "MOST_COMMIT", len(json.dumps({"locators": [played.locator] * 5})) + len(", "))
+        else:
+            monkeypatch.setattr(_push, "MOST_CHUNKS", 5)
         with pusher.begin("five") as t:
             for _ in range(5):
                 t.push(b"v")
@@ -124,7 +127,6 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(played: Played, monk
         with pytest.raises(headrace.PushError, match="transaction 'six' has 6 chunks"):
             t.commit()
         # Of several processes: their chunks together.
-        monkeypatch.setattr(_push, "MOST_COMMIT", fits(5))
         pusher.commit("together", [played.locator] * 5)
         with pytest.raises(headrace.PushError, match="transaction 'together' has 6 chunks"):
             pusher.commit("together", [played.locator] * 6)

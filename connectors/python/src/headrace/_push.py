@@ -24,6 +24,7 @@ from ._upload import Client, Uploader
 Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any], None]
 
 _STAGING = 4  # chunks of a transaction that are sent at a time
+MOST_CHUNKS = 250_000  # of a commit
 MOST_COMMIT = 16 << 20  # bytes of a commit's body (maxCommit of master/landing)
 
 
@@ -192,7 +193,7 @@ class Pusher:
         """Makes a transaction visible whose chunks were staged, by whichever processes."""
         named = list(locators)
         body = json.dumps({"locators": named}).encode()
-        if len(body) > MOST_COMMIT:
+        if len(body) > MOST_COMMIT or len(named) > MOST_CHUNKS:
             raise _too_many(transaction, len(named))
         try:
             answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body, within=COMMIT_SECONDS)
@@ -238,9 +239,9 @@ def _quote(text: str) -> str:
 
 def _too_many(transaction: str, chunks: int) -> PushError:
     return PushError(
-        f"transaction {transaction!r} has {chunks} chunks, and the list of their names exceeds the "
-        f"{MOST_COMMIT >> 20} MiB that a commit may have: make landing.chunk in the spec larger and apply that, or "
-        "push fewer records in a transaction"
+        f"transaction {transaction!r} has {chunks} chunks, and a commit has at most {MOST_CHUNKS} chunks and "
+        f"{MOST_COMMIT >> 20} MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a "
+        "transaction"
     )
 
 
@@ -262,6 +263,7 @@ class Transaction:
         self._slots = threading.BoundedSemaphore(_STAGING)
         self._lock = threading.Lock()
         self._locators: list[str] = []  # in the order in which chunks were closed
+        self._staged = 0  # chunks that are durable; guarded by _lock
         self._body = len(json.dumps({"locators": []}))  # bytes of the commit's body so far; guarded by _lock
         self._failed: Exception | None = None
         self._named = False  # the chunks were named, so a commit may have been made
@@ -382,8 +384,9 @@ class Transaction:
                 with self._lock:
                     self._locators[at] = locator
                     self._body += len(json.dumps(locator)) + len(", ")
-                    if self._body > MOST_COMMIT and self._failed is None:
-                        self._failed = _too_many(self.id, len([staged for staged in self._locators if staged]))
+                    self._staged += 1
+                    if (self._body > MOST_COMMIT or self._staged > MOST_CHUNKS) and self._failed is None:
+                        self._failed = _too_many(self.id, self._staged)
             except Exception as error:
                 self._failed = self._failed or error
             finally:

@@ -42,6 +42,9 @@ public final class Pusher implements AutoCloseable {
     /** Bytes of a commit (PusherMessage of internal/link). The master ends the connection of a pusher that sends more. */
     static final int MOST_COMMIT = 65 << 20;
 
+    /** Chunks of a commit, as in master/landing. */
+    static final int MOST_CHUNKS = 250_000;
+
     private final String dataset;
     private final ManagedChannel channel;
     private final LandingGrpc.LandingFutureStub api;
@@ -53,6 +56,7 @@ public final class Pusher implements AutoCloseable {
     private final Bucket.Opener upload; // null: chunks go to the master
     private final Map<String, Bucket> buckets = new HashMap<>(); // by URL; guarded by itself
     volatile int mostCommit = MOST_COMMIT; // changed by tests
+    volatile int mostChunks = MOST_CHUNKS; // the same
     private volatile boolean closed;
     private volatile Told told;
 
@@ -242,7 +246,7 @@ public final class Pusher implements AutoCloseable {
     public Committed commit(Staged staged) throws HeadraceException, InterruptedException {
         CommitRequest request = CommitRequest.newBuilder().setDataset(dataset).setTransaction(staged.transaction())
             .addAllLocators(staged.locators()).build();
-        if (request.getSerializedSize() > mostCommit) {
+        if (request.getSerializedSize() > mostCommit || staged.locators().size() > mostChunks) {
             throw tooMany(staged.transaction(), staged.locators().size());
         }
         CommitReply reply = again(() -> api.commit(request));
@@ -260,8 +264,8 @@ public final class Pusher implements AutoCloseable {
     }
 
     HeadraceException tooMany(String transaction, int chunks) {
-        return new HeadraceException(Kind.INVALID, "transaction " + transaction + " has " + chunks + " chunks, and the list of their names exceeds the "
-            + (mostCommit >> 20) + " MiB that a commit may have: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", null);
+        return new HeadraceException(Kind.INVALID, "transaction " + transaction + " has " + chunks + " chunks, and a commit has at most "
+            + mostChunks + " chunks and " + (mostCommit >> 20) + " MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", null);
     }
 
     /** What is visible of a transaction, or null: nothing. Ask before its records are sent again. */

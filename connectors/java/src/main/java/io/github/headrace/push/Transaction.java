@@ -131,7 +131,7 @@ public final class Transaction {
                         locators.set(at, locator);
                         staged++;
                         commitBytes = pusher.sizeOfCommit(id, commitBytes, locator);
-                        if (commitBytes > pusher.mostCommit) {
+                        if (commitBytes > pusher.mostCommit || staged > pusher.mostChunks) {
                             fail(pusher.tooMany(id, staged));
                         }
                     }

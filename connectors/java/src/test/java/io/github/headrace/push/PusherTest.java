@@ -92,6 +92,11 @@ class PusherTest {
                 Transaction more = p.begin("more"); // refused while it is pushed
                 failure(Kind.INVALID, () -> fill(more, 0, 10_000), "transaction more " + many);
                 failure(Kind.INVALID, more::commit, "transaction more " + many);
+                p.mostCommit = Pusher.MOST_COMMIT;
+                p.mostChunks = staged.locators().size() - 1;
+                failure(Kind.INVALID, () -> p.commit(staged), "transaction fits " + many);
+                Transaction chunks = p.begin("many");
+                failure(Kind.INVALID, () -> fill(chunks, 0, 10_000), "transaction many " + many);
             }
             assertEquals(200, master.visible("clicks"));
         }
