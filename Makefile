@@ -435,8 +435,8 @@ bench-columnar: build-bench-columnar ## tf.Example with 40 features, against tf.
 build-bench-columnar: need
 	@$(GO) build -o build/bench-columnar ./bench/columnar
 .PHONY: bench-parquet
-bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone, against pyarrow; not in `make bench`
-	$(PY) bench/columnar/parquet.py --reader build/bench-columnar
+bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone and end to end, against pyarrow; not in `make bench`
+	$(PY) -m bench.columnar.parquet --reader build/bench-columnar
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md; ROUNDS=n: fewer rounds
 	$(PY) bench/run.py
 

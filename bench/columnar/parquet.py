@@ -1,8 +1,9 @@
 """Parquet, 40 columns: CPU of our source and decoder, into the bytes of frames, against
-pyarrow's iter_batches on one thread, into numpy arrays. Both in turns; on a shared machine
-only the ratio means something.
+pyarrow's iter_batches on one thread, into numpy arrays. And end to end: a trainer with a step
+per batch beside `headrace up`, with leases and acks. All in turns; on a shared machine only
+the ratios mean something.
 
-    python parquet.py --reader PROGRAM [--records N] [--rounds N] [--out FILE]
+    python -m bench.columnar.parquet --reader PROGRAM [--records N] [--rounds N] [--out FILE]
 
 numeric   a label, 13 floats (one value in ten is null), 26 int64
 strings   the same with 26 texts of 8 bytes for the int64, hashed into 2**20 buckets. pyarrow
@@ -26,9 +27,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from bench import running
 
 FLOATS, IDS = [f"x{i}" for i in range(13)], [f"c{i}" for i in range(26)]
 BATCHES, GOALS = (1024, 65536), {"numeric": (3, 2), "strings": (6, 2.5)}
+SELF = [sys.executable, "-m", "bench.columnar.parquet"]
+TRAINER = 0.25  # goal: CPU of the trainer's process over pyarrow's, in batches of 1,024
 
 
 def write(folder: Path, kind: str, records: int) -> None:
@@ -85,9 +89,47 @@ def pyarrow(folder: Path, kind: str, rows: int) -> None:
     print(json.dumps({"rows": total, "cpu_seconds": used}))
 
 
-def cpu(command: list[str], records: int) -> float:
+def train(rows: int) -> None:
+    """A trainer that takes every column of every batch, and steps it; prints rows and CPU seconds."""
+    import headrace
+
+    total, before = 0, None
+    with headrace.dataset("rows").batches(rows) as stream:
+        for b in stream:
+            before = before or resource.getrusage(resource.RUSAGE_SELF)
+            columns = [b[name] for name in b]
+            total += len(columns[0])
+            stream.step()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert before is not None
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps({"rows": total, "cpu_seconds": used}))
+
+
+def end_to_end(kind: str, data: Path, records: int, rounds: int) -> dict[str, Any]:
+    trainer, everything = [], []
+    read = [*SELF, "--read", str(data), kind, str(BATCHES[0])]
+    for _ in range(rounds):
+        more = ("--allow-root", str(data))
+        with running.up(data.parent / "up.log", spec(data, kind), more=more) as up:
+            before = up.cpu()
+            env = running.environment(HEADRACE_AGENT=up.socket)
+            ours = cpu([*SELF, "--train", str(BATCHES[0])], records, env)
+            beside = (up.cpu() - before) / records * 1e6
+        theirs = cpu(read, records, running.environment())
+        trainer.append(ours / theirs)
+        everything.append((ours + beside) / theirs)
+    median, least, most = running.spread(trainer)
+    return {
+        "trainer_cpu_of_pyarrow": [median, least, most],
+        "goal": f"{TRAINER}: {'met' if median <= TRAINER else 'missed'}",
+        "all_cpu_of_pyarrow": running.spread(everything),
+    }
+
+
+def cpu(command: list[str], records: int, env: dict[str, str] | None = None) -> float:
     """CPU seconds for a million rows."""
-    said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=env, cwd=running.ROOT).stdout)
     if said["rows"] != records:
         raise SystemExit(f"{command[0]} read {said['rows']} rows of {records}")
     return float(said["cpu_seconds"]) / records * 1e6
@@ -104,7 +146,7 @@ def compare(reader: str, kind: str, records: int, rounds: int) -> dict[str, Any]
             ours, theirs = [], []
             for _ in range(rounds):
                 ours.append(cpu([reader, str(Path(folder) / "rows.yaml"), str(rows)], records))
-                theirs.append(cpu([sys.executable, __file__, "--read", str(data), kind, str(rows)], records))
+                theirs.append(cpu([*SELF, "--read", str(data), kind, str(rows)], records))
             times = statistics.median(t / o for t, o in zip(theirs, ours))
             report[f"{kind}_{rows}"] = {
                 "headrace_cpu_s_per_million": round(statistics.median(ours), 3),
@@ -113,12 +155,16 @@ def compare(reader: str, kind: str, records: int, rounds: int) -> dict[str, Any]
                 "range": [round(f(t / o for t, o in zip(theirs, ours)), 2) for f in (min, max)],
                 "goal": f"{goal}: {'met' if times >= goal else 'missed'}",
             }
+        report[f"{kind}_end_to_end"] = end_to_end(kind, data, records, rounds)
     return report
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--read"]:
         pyarrow(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        return
+    if sys.argv[1:2] == ["--train"]:
+        train(int(sys.argv[2]))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reader", required=True, help="the program built from bench/columnar")

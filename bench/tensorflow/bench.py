@@ -1,10 +1,11 @@
-"""Input of a trivial Estimator: Headrace's TSV beside tf.data's TFRecord + parse_example.
+"""Input of a trivial Estimator: Headrace's TSV and TFRecord beside tf.data's TFRecord + parse_example.
 
     python -m bench.tensorflow.bench [--records 1000000] [--runs 5]
 
-Each record has 40 single float features. Both read the same numbers, in turns, in processes of
-their own with TensorFlow 2.15 (install_tf.py). Prints the median, least and most of the
-records/s, and the CPU that the trainer, and the agent beside it, take per record.
+Each record has 40 single float features. All three read the same numbers, in turns, in processes
+of their own with TensorFlow 2.15 (install_tf.py); the two readers of TFRecord read the same files.
+The CPU is that of the trainer's process, and of all processes. The last line is one JSON object:
+[median, least, most] over the runs, and the ratios are of one run each.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 INSTALL = running.ROOT / "connectors" / "python" / "tests_tf" / "install_tf.py"
 FEATURES = 40
 FILES = 8
+OURS = ("tsv", "tfrecord")
 
 WRITE = """
 import random, sys
@@ -39,10 +41,11 @@ for f in range(files):
 """
 
 
-def spec(data: Path) -> str:
-    columns = "".join(f'    - {{name: f{i}, path: "{i}", dtype: float32}}\n' for i in range(FEATURES))
-    files = f'files: {{root: {data}, paths: ["*.tsv"]}}'
-    return f"name: bench\n{files}\ndecode:\n  format: tsv\n  columns:\n{columns}"
+def spec(data: Path, kind: str) -> str:
+    at = "{i}" if kind == "tsv" else "f{i}"
+    columns = "".join(f'    - {{name: f{i}, path: "{at.format(i=i)}", dtype: float32}}\n' for i in range(FEATURES))
+    files = f'files: {{root: {data}, paths: ["*.{kind}"]}}'
+    return f"name: bench\n{files}\ndecode:\n  format: {kind}\n  columns:\n{columns}"
 
 
 def read(python: str, kind: str, rows: int, data: Path, socket: str) -> dict[str, float]:
@@ -64,31 +67,34 @@ def main() -> None:
     args = parser.parse_args()
     command = ["python3", str(INSTALL), "2.15"]
     python = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    rates: dict[str, list[float]] = {"headrace": [], "tfrecord": []}
-    costs: dict[str, list[float]] = {"headrace": [], "tfrecord": [], "agent": []}
+    runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in (*OURS, "tf.data")}
     with tempfile.TemporaryDirectory(prefix="hr-bench-") as name:
         data = Path(name)
         write = [python, "-c", WRITE, str(args.records), str(FILES), str(FEATURES), name]
         subprocess.run(write, check=True, env=running.environment(TF_CPP_MIN_LOG_LEVEL="2"))
         for run in range(args.runs):
-            log = data / "up.log"
-            with running.up(log, spec(data), more=("--model", "replicated", "--allow-root", name)) as up:
-                before = up.cpu()
-                ours = read(python, "headrace", args.rows, data, up.socket)
-                costs["agent"].append((up.cpu() - before) / ours["records"] * 1e6)
-            theirs = read(python, "tfrecord", args.rows, data, "")
-            for kind, found in (("headrace", ours), ("tfrecord", theirs)):
-                rates[kind].append(found["rate"])
-                costs[kind].append(found["cpu"] / found["records"] * 1e6)
-            running.say(f"run {run + 1}: headrace {ours['rate']:,.0f}/s, tfrecord {theirs['rate']:,.0f}/s")
-    for kind in rates:
-        median, least, most = running.spread(rates[kind])
-        cost = running.spread(costs[kind])[0]
-        running.say(f"{kind}: {median:,.0f} records/s ({least:,.0f} to {most:,.0f}), trainer {cost} us a record")
-    running.say(f"agent and master beside headrace: {running.spread(costs['agent'])[0]} us a record")
-    ratio = running.spread(rates["headrace"])[0] / running.spread(rates["tfrecord"])[0]
-    part = running.spread(costs["headrace"])[0] / running.spread(costs["tfrecord"])[0]
-    running.say(f"headrace reads {ratio:.2f} times the records/s, with {part:.2f} of the trainer's CPU")
+            for kind in OURS:
+                more = ("--model", "replicated", "--allow-root", name)
+                with running.up(data / "up.log", spec(data, kind), more=more) as up:
+                    before = up.cpu()
+                    found = read(python, "headrace", args.rows, data, up.socket)
+                    runs[kind].append({**found, "agent": up.cpu() - before})
+            runs["tf.data"].append(read(python, "tfrecord", args.rows, data, ""))
+            running.say(
+                f"run {run + 1}: " + ", ".join(f"{kind} {all_[-1]['rate']:,.0f}/s" for kind, all_ in runs.items())
+            )
+    result: dict[str, object] = dict(vars(args))
+    for kind, all_ in runs.items():
+        result[f"{kind}_records_per_s"] = running.spread([r["rate"] for r in all_])
+        result[f"{kind}_trainer_us_per_record"] = running.spread([1e6 * r["cpu"] / r["records"] for r in all_])
+    for kind in OURS:
+        pairs = list(zip(runs[kind], runs["tf.data"]))
+        result[f"{kind}_vs_tf_data"] = running.spread([a["rate"] / b["rate"] for a, b in pairs])
+        result[f"{kind}_trainer_cpu_of_tf_data"] = running.spread([a["cpu"] / b["cpu"] for a, b in pairs])
+        result[f"{kind}_all_cpu_of_tf_data"] = running.spread([(a["cpu"] + a["agent"]) / b["cpu"] for a, b in pairs])
+        rate, trainer = result[f"{kind}_vs_tf_data"], result[f"{kind}_trainer_cpu_of_tf_data"]
+        running.say(f"{kind}: {rate} times tf.data's records/s (goal 4), with {trainer} of its CPU (goal 0.2)")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

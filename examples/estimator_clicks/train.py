@@ -94,7 +94,7 @@ def train(args: argparse.Namespace) -> None:
     model = counted(wide_deep(config), args.records)
 
     def clicks() -> tf.data.Dataset:
-        return headrace.tensorflow.dataset("clicks", args.rows).map(features_and_label)
+        return headrace.tensorflow.dataset("clicks", args.rows, max_wait=args.max_wait).map(features_and_label)
 
     trainable = headrace.tensorflow.estimator(model)
     spec = tf.estimator.EvalSpec(evaluation, steps=1, start_delay_secs=0, throttle_secs=30)
@@ -113,6 +113,7 @@ if __name__ == "__main__":
     parser.add_argument("--dir", default="model", help="folder of the model and its checkpoints")
     parser.add_argument("--records", type=int, default=200_000, help="ids there are")
     parser.add_argument("--rows", type=int, default=256, help="rows of a batch")
+    parser.add_argument("--max-wait", type=float, help="seconds until a batch may be short, for input without an end")
     parser.add_argument("--every", type=int, default=200, help="steps between two checkpoints")
     parser.add_argument("--seconds", type=int, default=0, help="seconds between two checkpoints, in place of steps")
     parser.add_argument("--rest", type=float, default=0, help="seconds to rest after each batch")

@@ -43,17 +43,14 @@ class Tasks:
         where = ["--http", "off", "--listen", self.address or "127.0.0.1:0", "--allow-root", str(self.job.folder)]
         found = Path(self.job.folder) / "state" / "master.addr"
         before = found.stat().st_mtime_ns if found.exists() else 0
-        self.master = self.job.start("master", "--model", "shared", "--session-ttl", "20s", *where, *self.brokers())
+        self.master = self.job.start("master", "--model", "shared", "--session-ttl", "20s", *where)
         self.until("a master", lambda: found.exists() and found.stat().st_mtime_ns != before and found.read_text())
         self.address = found.read_text().split()[0]
-
-    def brokers(self) -> list[str]:
-        return []
 
     def start_agent(self) -> None:
         Path(self.job.socket).unlink(missing_ok=True)
         where = ["--socket", self.job.socket, "--allow-root", str(self.job.folder)]
-        self.agent = self.job.start("agent", "--name", "one", *where, *self.brokers())
+        self.agent = self.job.start("agent", "--name", "one", *where)
         self.job.await_socket(self.agent)
 
     def start(self) -> None:
@@ -134,6 +131,26 @@ class Tasks:
 
     # The end.
 
+    def stop(self) -> None:
+        """Ends the job as a person does: SIGTERM."""
+        self.runs.terminate()
+        self.runs.wait(WITHIN)
+
+    def records(self) -> int:
+        """How many records the newest checkpoint has."""
+        for path in reversed(self.bound()):
+            try:
+                return self.rows(json.loads(path.read_text()))
+            except FileNotFoundError:
+                continue  # removed, as keep_checkpoint_max says
+        return 0
+
+    @staticmethod
+    def rows(fields: Any) -> int:
+        parts = [q for d in fields["cut"]["datasets"] for q in d["partitions"]]
+        rows = sum(p["records"]["rows"] for q in parts for p in q["passes"])
+        return int(rows + sum(q.get("done_records", {}).get("rows", 0) for q in parts))
+
     def ends(self) -> str:
         assert self.runs is not None
         try:
@@ -154,9 +171,7 @@ class Tasks:
             prefix = str(path)[: -len(".headrace-manifest.json")]
             assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"]
             assert fields["cut"]["exact"] is True
-            parts = [q for d in fields["cut"]["datasets"] for q in d["partitions"]]
-            rows = sum(p["records"]["rows"] for q in parts for p in q["passes"])
-            rows += sum(q.get("done_records", {}).get("rows", 0) for q in parts)
+            rows = self.rows(fields)
             hist = tf.train.load_variable(prefix, "hist")
             assert 0 <= (hist > 0).sum() - rows <= in_hand, (prefix, int((hist > 0).sum()), rows)
         assert hist is not None

@@ -1,7 +1,9 @@
-"""examples/estimator_clicks under `headrace run`, with a kill: each record is in the model once."""
+"""examples/estimator_clicks under `headrace run`, with a kill, over files and over a topic of a real
+Kafka: each record is in the model once."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import topic
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
 
@@ -19,12 +22,22 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "estimator_clicks"
 N = 20_000
 
 
-def test_under_headrace_run_with_a_kill(job: Any) -> None:
+@pytest.mark.parametrize("spec", ["clicks.yaml", "kafka.yaml"])
+def test_under_headrace_run_with_a_kill(job: Any, spec: str) -> None:
     work = Path(job.folder) / "work"
     shutil.copytree(EXAMPLE, work)
     subprocess.run([sys.executable, "make_log.py", str(N), "data"], cwd=work, check=True)
+    with contextlib.ExitStack() as ends:
+        if spec == "kafka.yaml":
+            lines = "".join(f.read_text() for f in sorted((work / "data").iterdir()))
+            address = ends.enter_context(topic.kafka(work, lines))
+            (work / spec).write_text((work / spec).read_text().replace("127.0.0.1:9092", address))
+        runs_with_a_kill(job, work, spec)
+
+
+def runs_with_a_kill(job: Any, work: Path, spec: str) -> None:
     env = {**job.env, "PYTHONPATH": os.environ["PYTHONPATH"], "TF_CPP_MIN_LOG_LEVEL": "2"}
-    flags = ["--model", "replicated", "--max-restarts", "3", "-f", "clicks.yaml"]
+    flags = ["--model", "replicated", "--max-restarts", "3", "-f", spec]
     program = [sys.executable, "train.py", "--records", str(N), "--rows", "100", "--every", "20"]
     with (work / "run.log").open("wb") as out:
         command = [job.binary, "run", "--socket", job.socket, *flags, "--", *program]

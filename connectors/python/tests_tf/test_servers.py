@@ -4,6 +4,7 @@ twice but those of a killed trainer's batch."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import re
@@ -12,11 +13,21 @@ import sys
 from typing import Any
 
 import pytest
+import topic
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
-from tasks import HOLDS_A_BATCH, Tasks
+from tasks import EXAMPLE, HOLDS_A_BATCH, Tasks
 
 ROWS, EVERY = 20, 60
+
+
+def make_log() -> Any:
+    spec = importlib.util.spec_from_file_location("make_log", EXAMPLE / "make_log.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 def tasks(job: Any, records: int, rest: float) -> Tasks:
@@ -62,3 +73,32 @@ def test_whatever_is_killed_no_record_is_lost(job: Any, rng: random.Random) -> N
     # A trainer starts again because it was killed, or with its server, and for nothing else.
     failed = [line for line in text.splitlines() if "exit status" in line and "starts again" in line]
     assert [line for line in failed if "exit status 75;" not in line] == []
+
+
+def test_a_cluster_learns_online_from_a_topic_whatever_is_killed(job: Any, rng: random.Random) -> None:
+    """The topic has no end: its second half is written while the cluster trains. A trainer, the
+    server and everything are killed, each after a new checkpoint; in the end all is in the model."""
+    records = 20_000
+    made = Tasks(
+        job, "kafka.yaml", f"--records={records}", f"--rows={ROWS}", "--seconds=2", "--rest=0.02", "--max-wait=1"
+    )
+    log = [line for i in range(4) for line in make_log().lines(i, records, 4)]
+    half = records // 2
+    kills = [rng.choice(HOLDS_A_BATCH), "ps 0", "everything"]
+    rng.shuffle(kills)
+    print("kills:", ",".join(kills))
+    with topic.kafka(made.work, "".join(log[:half])) as address:
+        spec = made.work / "kafka.yaml"
+        spec.write_text(spec.read_text().replace("127.0.0.1:9092", address).replace("end: latest ", "end: never "))
+        made.start()
+        for n, victim in enumerate(kills):
+            made.trains()
+            made.kill(victim)
+            if n == 0:
+                topic.produce(address, "".join(log[half:]))
+        made.until("a checkpoint of all records", lambda: made.records() == records)
+        made.stop()
+    in_hand = ROWS * sum(victim in HOLDS_A_BATCH for victim in kills)
+    hist = made.check(in_hand)
+    assert (hist == 0).sum() == 0, "lost"
+    assert 0 <= int(hist.sum()) - records <= in_hand, (int(hist.sum()), made.text())
