@@ -106,9 +106,11 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     def _check(self) -> None:
         per = getattr(self.model, "steps_per_execution", None) or getattr(self.model, "_steps_per_execution", None)
         per = 1 if per is None else int(per.numpy() if hasattr(per, "numpy") else per)
-        if per > 1:
+        tuned = getattr(self.model, "autotune_steps_per_execution", False)  # Keras 2.15: it begins with 1
+        if per > 1 or tuned:
+            said = "'auto'" if tuned else per
             raise ValueError(
-                f"steps_per_execution={per}: Keras does not tell a callback how many batches the last execution had, "
+                f"steps_per_execution={said}: Keras does not tell a callback how many batches the last execution had, "
                 "so nobody could say which records are in the model. compile(steps_per_execution=1)"
             )
         params = self.params or {}
