@@ -16,8 +16,15 @@ import (
 
 // Run deletes what nothing needs, until ctx ends: chunks whose records are settled and lie
 // below what the oldest kept checkpoint needs, once they are older than `retain`; staged
-// chunks that nobody committed within `stage_ttl`; streams of deleted datasets.
+// chunks that nobody committed within `stage_ttl`; streams of deleted datasets. When it
+// returns, no commit is under way, and none begins.
 func (s *Service) Run(ctx context.Context) {
+	defer func() {
+		s.mu.Lock() // no commit begins between the two
+		s.end()
+		s.mu.Unlock()
+		s.running.Wait()
+	}()
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	s.warn(ctx, s.orphans(ctx))

@@ -45,6 +45,73 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err := s.recall(ctx, p, a); err != nil {
 		return Committed{}, err
 	}
+	return s.alone(ctx, a, transaction, func(ctx context.Context) (Committed, error) {
+		return s.commit(ctx, p, a, transaction, locators)
+	})
+}
+
+// alone runs one commit of a transaction at a time. If its caller goes away, the commit goes
+// on: what it makes visible must be noted. The next commit of the transaction waits for it.
+func (s *Service) alone(ctx context.Context, a *stored, transaction string, do func(context.Context) (Committed, error)) (Committed, error) {
+	ended, err := s.turn(ctx, a, transaction)
+	if err != nil {
+		return Committed{}, err
+	}
+	type result struct {
+		Committed
+		error
+	}
+	answer := make(chan result, 1)
+	go func() {
+		done, err := do(s.life)
+		if err != nil && s.life.Err() != nil {
+			err = serve.ErrStopped
+		}
+		ended()
+		answer <- result{done, err}
+	}()
+	select {
+	case r := <-answer:
+		return r.Committed, r.error
+	case <-ctx.Done():
+		return Committed{}, ctx.Err()
+	}
+}
+
+// turn waits until no commit of a transaction is under way, and begins one. ended ends it.
+func (s *Service) turn(ctx context.Context, a *stored, transaction string) (ended func(), err error) {
+	for {
+		s.mu.Lock()
+		before := a.commits[transaction]
+		if before == nil {
+			break
+		}
+		s.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return nil, serve.ErrStopped
+	}
+	mine := make(chan struct{})
+	a.commits[transaction] = mine
+	s.running.Add(1)
+	return func() {
+		s.mu.Lock()
+		delete(a.commits, transaction)
+		s.mu.Unlock()
+		close(mine)
+		s.running.Done()
+	}, nil
+}
+
+// commit is Commit when no other commit of the transaction is under way. ctx ends with the
+// service.
+func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction string, locators []string) (Committed, error) {
 	// First, because the chunks of what is visible may be deleted.
 	if records, landed, err := s.srv.Landed(ctx, p.ID, transaction); err != nil || landed {
 		return Committed{landed, records}, errors.Join(err, s.flush(ctx, p, a))
@@ -77,7 +144,8 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err := s.fits(a, p, chunks); err != nil {
 		return Committed{}, err
 	}
-	already, records, err := s.srv.Land(ctx, p.ID, t)
+	// Not cut short: if it lands, it must be noted. The shard service ends it when it stops.
+	already, records, err := s.srv.Land(context.WithoutCancel(ctx), p.ID, t)
 	switch {
 	case errors.Is(err, serve.ErrRefused):
 		return Committed{}, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -120,17 +188,28 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	if err != nil {
 		return false, 0, err
 	}
-	if p.listed() {
-		a, err := s.account(ctx, p.stream)
-		if err != nil {
-			return false, 0, fmt.Errorf("%w: %w", ErrNotReady, err)
-		}
-		if err := errors.Join(s.recall(ctx, p, a), s.flush(ctx, p, a)); err != nil {
-			return false, 0, err
-		}
+	if !p.listed() {
+		records, landed, err = s.srv.Landed(ctx, p.ID, transaction)
+		return landed, records, err
+	}
+	a, err := s.account(ctx, p.stream)
+	if err != nil {
+		return false, 0, fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	if err := s.recall(ctx, p, a); err != nil {
+		return false, 0, err
 	}
 	records, landed, err = s.srv.Landed(ctx, p.ID, transaction)
-	return landed, records, err
+	if err != nil || !landed {
+		return false, 0, err
+	}
+	// Its commit may be between the store and the note.
+	ended, err := s.turn(ctx, a, transaction)
+	if err != nil {
+		return false, 0, err
+	}
+	defer ended()
+	return landed, records, s.flush(ctx, p, a)
 }
 
 // check is nil if a chunk was staged for this transaction lately, by its key.

@@ -68,6 +68,10 @@ type Service struct {
 	recalled  map[uint32]bool // datasets, by id; of Run alone
 	every     time.Duration   // how often Run looks
 
+	life    context.Context // ends with Run; commits that are under way use it
+	end     context.CancelFunc
+	running sync.WaitGroup // commits
+
 	// commits hold it for reading from their look at a chunk until it is visible; Run
 	// holds it for writing while it deletes what was staged.
 	cleaning sync.RWMutex
@@ -88,6 +92,8 @@ type stored struct {
 	deleted map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
 	swept   int64            // the hours up to this one were listed after their stage_ttl
 
+	commits map[string]chan struct{} // those under way, by transaction: closed at their end
+
 	unwritten [][]byte // what is visible and not noted yet
 
 	noting   sync.Mutex // guards what follows, and is taken before mu
@@ -97,7 +103,9 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	return &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}}
+	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // place is a dataset that records can be pushed to.
@@ -203,7 +211,7 @@ func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	defer s.mu.Unlock()
 	a := s.stored[stream]
 	if a == nil {
-		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}}
+		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{}}
 		s.stored[stream] = a
 	}
 	if !a.counted {

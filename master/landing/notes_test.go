@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -310,5 +311,67 @@ func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 	}
 	if is, why := state(s); is == "failed" || said.Len() > 0 {
 		t.Errorf("%s %s: %s", is, why, said)
+	}
+}
+
+// A request that is sent again is not answered before its transaction is noted either.
+func TestARequestThatIsSentAgainIsAnsweredWhenItIsNoted(t *testing.T) {
+	chunks := &breaking{bucket{folder(t)}, false}
+	s, _ := life(t, memstore.New(), chunks, spec)
+	s.pushed(t, "first", 0)
+	chunks.broken = true
+	for again := range 3 {
+		if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a\nb"); code != http.StatusServiceUnavailable {
+			t.Fatalf("request %d, and no note can be written: %d %+v", again, code, a)
+		}
+	}
+	chunks.broken = false
+	if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a\nb"); code != http.StatusOK || !a.Already || a.Records != 2 {
+		t.Fatalf("%d %+v", code, a)
+	}
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if landed, records, err := s.Landed(t.Context(), "clicks", "k"); err != nil || !landed || records != 2 {
+		t.Errorf("after the state was lost: %v, %d, %v", landed, records, err)
+	}
+}
+
+// leaving is a ledger whose caller goes away when its transaction has landed, before it has
+// heard of it.
+type leaving struct {
+	Ledger
+	leave func()
+}
+
+func (l *leaving) Land(ctx context.Context, dataset uint32, t serve.Transaction) (bool, int64, error) {
+	already, records, err := l.Ledger.Land(context.WithoutCancel(ctx), dataset, t)
+	l.leave()
+	if err == nil {
+		err = ctx.Err()
+	}
+	return already, records, err
+}
+
+func TestACommitWhoseCallerGoesAwayIsNoted(t *testing.T) {
+	chunks := bucket{folder(t)}
+	s, _ := life(t, memstore.New(), chunks, spec)
+	ctx, leave := context.WithCancel(t.Context())
+	s.srv = &leaving{s.srv, leave}
+	locator := s.staged(t, "t", 0, lines("a"))
+	if done, err := s.Commit(ctx, "clicks", "t", []string{locator}); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if done, err := s.Commit(t.Context(), "clicks", "t", []string{locator}); err != nil || !done.Already || done.Records != 1 {
+		t.Fatalf("from another process: %+v, %v", done, err)
+	}
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.stored[p.stream]; len(a.staged) > 0 {
+		t.Errorf("staged and not committed: %v", a.staged)
+	}
+	s, _ = life(t, memstore.New(), chunks, spec)
+	if landed, _, err := s.Landed(t.Context(), "clicks", "t"); err != nil || !landed || len(s.visible(t)) != 1 {
+		t.Errorf("after the state was lost: %v, %v, chunks %v", landed, err, s.visible(t))
 	}
 }

@@ -151,7 +151,7 @@ func (s *Service) postRecords(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if records, landed, err := s.srv.Landed(r.Context(), p.ID, id); err != nil || landed {
+	if landed, records, err := s.Landed(r.Context(), name, id); err != nil || landed {
 		return answer{Transaction: id, Already: landed, Records: records}, err
 	}
 	locators, _, err := s.stageLines(r, p, id)
