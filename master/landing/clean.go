@@ -178,6 +178,7 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 		deleted = -1
 	}
 	var gone []storage.Object
+	defer func() { s.leave(a, gone) }()
 	// What was trimmed is few segments. The last one stays, so it alone is no reason to trim.
 	now, next, located, trim := s.now(), int64(-1), false, false
 	for done := false; !done; {
@@ -203,6 +204,10 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 						done = true
 						break
 					}
+					if !s.condemn(a, l.Key) {
+						done = true // the next round deletes it
+						break
+					}
 					gone = append(gone, storage.Object{Key: l.Key, Size: l.Size})
 				}
 				located = true
@@ -210,7 +215,8 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 			next = g.ID
 		}
 	}
-	if err := s.delete(ctx, p, a, gone, "they are trained on, and no kept checkpoint needs them"); err != nil {
+	// In their order: readers take a chunk that is there as a sign that the later ones are.
+	if err := s.delete(ctx, p, a, gone, 1, "they are trained on, and no kept checkpoint needs them"); err != nil {
 		return err
 	}
 	a.deleted[part.Number] = max(deleted, next)
@@ -240,7 +246,8 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	var late []storage.Object
 	s.mu.Lock()
 	for key, size := range a.staged {
-		if k, err := chunk.ParseKey(key); err == nil && now.Sub(k.At) > p.StageTTL {
+		_, tried := a.condemned[key] // and the deletion failed
+		if k, err := chunk.ParseKey(key); err == nil && (tried || now.Sub(k.At) > p.StageTTL) && a.condemn(key) {
 			late = append(late, storage.Object{Key: key, Size: size})
 		}
 	}
@@ -248,20 +255,15 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	if len(late) == 0 {
 		return nil
 	}
-	// A commit that has checked such a chunk in time has it visible before this goes on;
-	// any later one is refused.
-	s.cleaning.Lock()
-	defer s.cleaning.Unlock()
-	committed, err := s.committed(ctx, p)
+	committed, err := s.committed(ctx, p) // after they were condemned
 	if err != nil {
+		s.leave(a, late)
 		return err
 	}
 	s.mu.Lock()
 	late = slices.DeleteFunc(late, func(o storage.Object) bool {
-		if _, staged := a.staged[o.Key]; !staged {
-			return true
-		}
 		if committed[o.Key] { // sweep met its commit
+			delete(a.condemned, o.Key)
 			delete(a.staged, o.Key)
 			a.bytes -= o.Size
 		}
@@ -269,15 +271,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	})
 	s.mu.Unlock()
 	slices.SortFunc(late, func(a, b storage.Object) int { return strings.Compare(a.Key, b.Key) })
-	if err := s.delete(ctx, p, a, late, "they were staged, and not committed within stage_ttl"); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range late {
-		delete(a.staged, o.Key)
-	}
-	return nil
+	return s.delete(ctx, p, a, late, deleting, "they were staged, and not committed within stage_ttl")
 }
 
 // sweep finds chunks that writers have put on the storage themselves and never committed.
@@ -338,29 +332,4 @@ func (s *Service) committed(ctx context.Context, p *place) (map[string]bool, err
 		}
 	}
 	return all, nil
-}
-
-func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storage.Object, why string) error {
-	var bytes, chunks int64
-	defer func() {
-		if chunks > 0 {
-			s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", chunks, "bytes", bytes, "because", why)
-		}
-	}()
-	for _, o := range what {
-		_, err := s.store.Stat(ctx, o.Key)
-		if errors.Is(err, storage.ErrNotFound) {
-			continue // and not counted any more
-		}
-		if err == nil {
-			err = s.store.Delete(ctx, o.Key)
-		}
-		if err != nil {
-			return err
-		}
-		s.add(a, -o.Size)
-		bytes += o.Size
-		chunks++
-	}
-	return nil
 }

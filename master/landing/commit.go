@@ -116,8 +116,6 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 	if records, landed, err := s.srv.Landed(ctx, p.ID, transaction); err != nil || landed {
 		return Committed{landed, records}, errors.Join(err, s.flush(ctx, p, a))
 	}
-	s.cleaning.RLock()
-	defer s.cleaning.RUnlock()
 	t := serve.Transaction{ID: transaction, Chunks: map[sources.PartitionID][]sources.Segment{}, Remember: p.Remember}
 	named := map[string]bool{}
 	var chunks []chunk.Locator
@@ -138,6 +136,16 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 		t.Chunks[id] = append(t.Chunks[id], sources.Segment{End: int64(l.Records), Name: key.Name(), Locator: []byte(text)})
 		t.Records += int64(l.Records)
 	}
+	unname, err := s.name(a, chunks)
+	if err != nil {
+		return Committed{}, err
+	}
+	sure := true // whether they are visible
+	defer func() {
+		if sure { // else nobody may delete them; the next master knows
+			unname()
+		}
+	}()
 	if err := s.allThere(ctx, transaction, chunks); err != nil {
 		return Committed{}, err
 	}
@@ -152,6 +160,7 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 	case errors.Is(err, serve.ErrUnknown):
 		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
+	sure = err == nil
 	if err == nil && !already {
 		s.landedIn(a, chunks)
 		s.note(a, &t)

@@ -13,6 +13,7 @@
 //	notes.go     what is visible is noted in the bucket, for a master that loses its state
 //	visible.go   which chunks are visible, for looking at records
 //	clean.go     chunks that nothing needs are deleted
+//	delete.go    how a chunk is deleted beside commits
 //	chunks.go    chunks for readers of the same machine
 //	calls.go     gRPC
 //	pages.go     HTTP

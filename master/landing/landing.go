@@ -72,10 +72,6 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup // commits
 
-	// commits hold it for reading from their look at a chunk until it is visible; Run
-	// holds it for writing while it deletes what was staged.
-	cleaning sync.RWMutex
-
 	mu     sync.Mutex // guards what follows
 	known  map[string]*serve.Dataset
 	fresh  <-chan struct{} // closed when known is old
@@ -93,6 +89,10 @@ type stored struct {
 	swept   int64            // the hours up to this one were listed after their stage_ttl
 
 	commits map[string]chan struct{} // those under way, by transaction: closed at their end
+
+	named     map[string]int  // keys that commits under way name, and how many do
+	condemned map[string]bool // keys to be deleted; true while somebody is at it
+	doubtful  map[string]bool // keys whose deletion was begun and has no answer
 
 	unwritten [][]byte // what is visible and not noted yet
 
@@ -211,7 +211,8 @@ func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	defer s.mu.Unlock()
 	a := s.stored[stream]
 	if a == nil {
-		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{}}
+		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{},
+			named: map[string]int{}, condemned: map[string]bool{}, doubtful: map[string]bool{}}
 		s.stored[stream] = a
 	}
 	if !a.counted {

@@ -1,0 +1,130 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+)
+
+// A chunk is condemned before it is deleted. A commit that names a condemned chunk is refused,
+// and a chunk that a running commit names is not condemned. So no commit makes a chunk visible
+// that is being deleted, and no lock is held while the storage is asked.
+
+// deleting is how many staged chunks are deleted at a time.
+const deleting = 16
+
+// name protects the chunks of a commit until unname is called.
+func (s *Service) name(a *stored, chunks []chunk.Locator) (unname func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range chunks {
+		if _, condemned := a.condemned[l.Key]; condemned {
+			return nil, fmt.Errorf("%w: chunk %s is being deleted, because its request failed, it was not committed in time, or its records are not needed any more: stage it again", ErrRefused, l.Key)
+		}
+	}
+	for _, l := range chunks {
+		a.named[l.Key]++
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, l := range chunks {
+			if a.named[l.Key]--; a.named[l.Key] == 0 {
+				delete(a.named, l.Key)
+			}
+		}
+	}, nil
+}
+
+// condemn says whether the caller may delete a chunk: no commit names it, and nobody else
+// deletes it. s.mu is held.
+func (a *stored) condemn(key string) bool {
+	if a.named[key] > 0 || a.condemned[key] {
+		return false
+	}
+	a.condemned[key] = true
+	return true
+}
+
+func (s *Service) condemn(a *stored, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.condemn(key)
+}
+
+// leave ends the caller's right to delete chunks. Those that are not deleted stay condemned,
+// because a deletion without an answer may still come true.
+func (s *Service) leave(a *stored, what []storage.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range what {
+		if a.condemned[o.Key] {
+			a.condemned[o.Key] = false
+		}
+	}
+}
+
+// delete deletes chunks that the caller has condemned, `together` at a time.
+func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storage.Object, together int, why string) error {
+	defer s.leave(a, what)
+	var bytes, chunks atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(together)
+	for _, o := range what {
+		if ctx.Err() != nil {
+			break // one of them failed
+		}
+		g.Go(func() error {
+			deleted, err := s.deleteOne(ctx, a, o)
+			if deleted {
+				bytes.Add(o.Size)
+				chunks.Add(1)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	if n := chunks.Load(); n > 0 {
+		s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", n, "bytes", bytes.Load(), "because", why)
+	}
+	return err
+}
+
+// deleteOne deletes a chunk and gives its bytes back. Only a committed chunk may have been
+// deleted before this process, and then its bytes are not counted.
+func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (deleted bool, err error) {
+	s.mu.Lock()
+	_, staged := a.staged[o.Key]
+	counted := staged || a.doubtful[o.Key]
+	s.mu.Unlock()
+	if !counted {
+		_, err := s.store.Stat(ctx, o.Key)
+		counted = err == nil
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return false, err
+		}
+	}
+	if counted {
+		s.mu.Lock()
+		a.doubtful[o.Key] = true // until there is an answer
+		s.mu.Unlock()
+		if err := s.store.Delete(ctx, o.Key); err != nil {
+			return false, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(a.doubtful, o.Key)
+	delete(a.condemned, o.Key)
+	delete(a.staged, o.Key)
+	if counted {
+		a.bytes -= o.Size
+	}
+	return counted, nil
+}
