@@ -128,3 +128,21 @@ func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (d
 	}
 	return counted, nil
 }
+
+// drop deletes the chunks of a request that failed: nobody has their locators. Those that a
+// commit names or has made visible stay. What cannot be deleted now, Run deletes.
+func (s *Service) drop(p *place, all []chunk.Locator) {
+	a, err := s.account(s.life, p.stream)
+	if err != nil || len(all) == 0 {
+		return // without an account nothing was staged
+	}
+	var mine []storage.Object
+	s.mu.Lock()
+	for _, l := range all {
+		if _, staged := a.staged[l.Key]; staged && a.condemn(l.Key) {
+			mine = append(mine, storage.Object{Key: l.Key, Size: l.Size})
+		}
+	}
+	s.mu.Unlock()
+	s.warn(s.life, s.delete(s.life, p, a, mine, deleting, "the request that brought them failed")) // though its caller may be gone
+}

@@ -154,11 +154,14 @@ func (s *Service) postRecords(r *http.Request) (answer, error) {
 	if landed, records, err := s.Landed(r.Context(), name, id); err != nil || landed {
 		return answer{Transaction: id, Already: landed, Records: records}, err
 	}
-	locators, _, err := s.stageLines(r, p, id)
+	staged, _, err := s.stageLines(r, p, id)
 	if err != nil {
 		return answer{}, err
 	}
-	done, err := s.Commit(r.Context(), name, id, locators)
+	done, err := s.Commit(r.Context(), name, id, texts(staged))
+	if err != nil || done.Already {
+		s.drop(p, staged)
+	}
 	return answer{Transaction: id, Already: done.Already, Records: done.Records}, err
 }
 
@@ -167,8 +170,16 @@ func (s *Service) postStage(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	locators, n, err := s.stageLines(r, p, r.PathValue("id"))
-	return answer{Transaction: r.PathValue("id"), Records: n, Locators: locators}, err
+	staged, n, err := s.stageLines(r, p, r.PathValue("id"))
+	return answer{Transaction: r.PathValue("id"), Records: n, Locators: texts(staged)}, err
+}
+
+func texts(all []chunk.Locator) []string {
+	var texts []string
+	for _, l := range all {
+		texts = append(texts, l.String())
+	}
+	return texts
 }
 
 const maxCommit = 16 << 20 // bytes of a commit's body
@@ -188,9 +199,15 @@ func (s *Service) postEnd(r *http.Request) (answer, error) {
 	return answer{}, s.End(r.Context(), r.PathValue("dataset"))
 }
 
-// stageLines stages the lines of a body; those that are empty are no records. All that was
-// staged before an error stays unseen.
-func (s *Service) stageLines(r *http.Request, p *place, id string) (locators []string, n int64, err error) {
+// stageLines stages the lines of a body; those that are empty are no records. After an error
+// nothing of it stays.
+func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chunk.Locator, n int64, err error) {
+	defer func() {
+		if err != nil {
+			s.drop(p, staged)
+			staged = nil
+		}
+	}()
 	ctx, builders := r.Context(), make([]chunk.Builder, p.Landing.Partitions)
 	rest := 0 // where records without a key go
 	send := func(part int) error {
@@ -200,7 +217,7 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (locators []s
 		}
 		l, err := s.Stage(ctx, p.Name, id, part, b.Chunk())
 		if err == nil {
-			locators = append(locators, l.String())
+			staged = append(staged, l)
 		}
 		b.Reset()
 		rest++
@@ -216,7 +233,7 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (locators []s
 		var key []byte
 		if p.Key != "" {
 			if key, err = chunk.KeyOf(p.Key, line); err != nil {
-				return nil, n, fmt.Errorf("%w: record %d: %w", ErrInvalid, n, err)
+				return staged, n, fmt.Errorf("%w: record %d: %w", ErrInvalid, n, err)
 			}
 		}
 		part := chunk.PartitionOf(key, len(builders), rest)
@@ -225,20 +242,20 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (locators []s
 		n++
 		if int64(b.Size()) >= p.ChunkBytes {
 			if err := send(part); err != nil {
-				return nil, n, err
+				return staged, n, err
 			}
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, n, fmt.Errorf("%w: line %d is longer than landing.max_record, %d bytes", ErrInvalid, n+1, p.MaxRecord)
+		return staged, n, fmt.Errorf("%w: line %d is longer than landing.max_record, %d bytes", ErrInvalid, n+1, p.MaxRecord)
 	case err != nil: // the body was cut short: nothing of it may land
-		return nil, n, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+		return staged, n, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
 	}
 	for part := range builders {
 		if err := send(part); err != nil {
-			return nil, n, err
+			return staged, n, err
 		}
 	}
-	return locators, n, nil
+	return staged, n, nil
 }

@@ -1,13 +1,19 @@
 package landing
 
 import (
+	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/internal/store/memstore"
 )
 
 func (s *Service) post(t *testing.T, path, key, body string) (int, answer) {
@@ -17,19 +23,24 @@ func (s *Service) post(t *testing.T, path, key, body string) (int, answer) {
 
 func (s *Service) request(t *testing.T, method, path, key, body string) (int, answer) {
 	t.Helper()
-	m := http.NewServeMux()
-	for pattern, h := range s.Pages() {
-		m.Handle(pattern, h)
-	}
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
+	}
+	return s.serve(t, r)
+}
+
+func (s *Service) serve(t *testing.T, r *http.Request) (int, answer) {
+	t.Helper()
+	m := http.NewServeMux()
+	for pattern, h := range s.Pages() {
+		m.Handle(pattern, h)
 	}
 	w := httptest.NewRecorder()
 	m.ServeHTTP(w, r)
 	var a answer
 	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-		t.Fatalf("%s: %d %q", path, w.Code, w.Body)
+		t.Fatalf("%s: %d %q", r.URL, w.Code, w.Body)
 	}
 	return w.Code, a
 }
@@ -123,6 +134,57 @@ func TestAChunkOfAnotherLanguageLandsOverHTTP(t *testing.T) {
 	} {
 		if code, a := s.post(t, c.path, "", c.body); code != c.code || a.Error == "" {
 			t.Errorf("%.60s: %d %+v", c.path, code, a)
+		}
+	}
+}
+
+// noise are lines that do not become smaller.
+func noise(lines int) string {
+	var b strings.Builder
+	for range lines {
+		for range 40 {
+			b.WriteString(rand.Text())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// A request that fails leaves nothing, so a producer that sends it again does not fill the
+// dataset.
+func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
+	text := strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 1MiB, chunk: 64KiB, max_record: 100KiB", 1)
+	some, much := noise(300), noise(3000)
+	as := func(s storage.Store) storage.Store { return s }
+	busy := func(s storage.Store) storage.Store {
+		return &failing{Store: s, times: 1, err: fmt.Errorf("%w: 503", storage.ErrPassing)}
+	}
+	lost := func(s storage.Store) storage.Store { return &unheard{Store: s, times: 1} }
+	const records, stage = "/v1/datasets/clicks/records", "/v1/datasets/clicks/transactions/k/records"
+	for _, c := range []struct {
+		what, path, body string
+		end              error // of the body
+		store            func(storage.Store) storage.Store
+		code             int
+	}{
+		{"too much", records, much, io.EOF, as, http.StatusTooManyRequests},
+		{"too much", stage, much, io.EOF, as, http.StatusTooManyRequests},
+		{"a long line", records, some + strings.Repeat("x", 200<<10), io.EOF, as, http.StatusBadRequest},
+		{"a body cut off", stage, some, io.ErrUnexpectedEOF, as, http.StatusServiceUnavailable},
+		{"a commit that fails", records, some, io.EOF, busy, http.StatusServiceUnavailable},
+		{"a deletion that fails", records, much, io.EOF, lost, http.StatusTooManyRequests},
+	} {
+		s, _ := life(t, memstore.New(), c.store(folder(t)), text)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, io.MultiReader(strings.NewReader(c.body), iotest.ErrReader(c.end)))
+		r.Header.Set("Idempotency-Key", "k")
+		if code, a := s.serve(t, r); code != c.code {
+			t.Fatalf("%s: %d %+v", c.what, code, a)
+		}
+		if err := s.clean(t.Context()); err != nil { // what could not be deleted
+			t.Fatal(err)
+		}
+		if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
+			t.Errorf("%s: %d chunks are left, %d bytes are counted, %v", c.what, s.held(t), l.Stored, err)
 		}
 	}
 }
