@@ -40,7 +40,7 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	}
 	a, err := s.account(ctx, p.stream)
 	if err != nil {
-		return Committed{}, fmt.Errorf("%w: %w", ErrNotReady, err)
+		return Committed{}, err
 	}
 	if err := s.recall(ctx, p, a); err != nil {
 		return Committed{}, err
@@ -203,7 +203,7 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	}
 	a, err := s.account(ctx, p.stream)
 	if err != nil {
-		return false, 0, fmt.Errorf("%w: %w", ErrNotReady, err)
+		return false, 0, err
 	}
 	if err := s.recall(ctx, p, a); err != nil {
 		return false, 0, err

@@ -81,8 +81,10 @@ type Service struct {
 // stored is what lies in a stream, as far as this process has seen it. It is listed once,
 // and follows what is staged, committed and deleted from then on.
 type stored struct {
+	counting chan struct{} // is full while it is listed
+	counted  chan struct{} // closed when it was
+
 	bytes   int64
-	counted bool
 	staged  map[string]int64 // bytes of chunks that no commit has named, by key
 	sorted  bool             // staged has no committed chunk of before this process
 	deleted map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
@@ -205,28 +207,54 @@ func (s *Service) ready(ctx context.Context, name string) (*place, error) {
 	}
 }
 
-// account is how much is stored of a stream; it is counted once.
+// account is how much is stored of a stream. It is counted once, without s.mu: other streams
+// go on meanwhile. Errors are ErrNotReady.
 func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	a := s.stored[stream]
 	if a == nil {
-		a = &stored{staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{},
+		a = &stored{counting: make(chan struct{}, 1), counted: make(chan struct{}), staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{},
 			named: map[string]int{}, condemned: map[string]bool{}, doubtful: map[string]bool{}}
 		s.stored[stream] = a
 	}
-	if !a.counted {
-		all, err := s.store.List(ctx, stream+"/", "", 0)
-		if err != nil {
-			return nil, err
+	s.mu.Unlock()
+	select {
+	case <-a.counted:
+		return a, nil
+	default:
+	}
+	select {
+	case <-a.counted:
+	case a.counting <- struct{}{}:
+		defer func() { <-a.counting }()
+		if err := s.count(ctx, a, stream); err != nil {
+			return nil, fmt.Errorf("%w: the stored chunks of %s are counted first: %w", ErrNotReady, stream, err)
 		}
-		for _, o := range all {
-			a.bytes += o.Size
-			a.staged[o.Key] = o.Size
-		}
-		a.counted = true
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: the stored chunks of %s are still being counted: %w", ErrNotReady, stream, ctx.Err())
 	}
 	return a, nil
+}
+
+// count lists what lies in a stream, unless that was done. a.counting is held.
+func (s *Service) count(ctx context.Context, a *stored, stream string) error {
+	select {
+	case <-a.counted:
+		return nil
+	default:
+	}
+	all, err := s.store.List(ctx, stream+"/", "", 0)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range all {
+		a.bytes += o.Size
+		a.staged[o.Key] = o.Size
+	}
+	close(a.counted)
+	return nil
 }
 
 func (s *Service) add(a *stored, n int64) {

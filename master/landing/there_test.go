@@ -60,11 +60,14 @@ func TestChunksOfACommitAreLookedAtSideBySide(t *testing.T) {
 // failing answers looks with an error, as often as it says.
 type failing struct {
 	storage.Store
-	times int
 	err   error
+	mu    sync.Mutex
+	times int
 }
 
 func (f *failing) Get(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.times > 0 && length == chunk.HeaderSize {
 		f.times--
 		return nil, f.err
