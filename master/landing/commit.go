@@ -176,14 +176,18 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 func (s *Service) fits(a *stored, p *place, all []chunk.Locator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var more int64
+	var sum, more int64
 	for _, l := range all {
+		sum += l.Size
 		if _, known := a.staged[l.Key]; !known {
 			more += l.Size
 		}
 	}
-	if more > 0 && a.bytes+more > p.MaxBytes {
-		return &Full{Dataset: p.Name, Stored: a.bytes + more, Most: p.MaxBytes, After: fullWait}
+	switch {
+	case more > 0 && sum > p.MaxBytes:
+		return fmt.Errorf("%w: a transaction of %d bytes never fits into dataset %s, whose landing.max_bytes is %d: raise max_bytes, or commit smaller transactions", ErrInvalid, sum, p.Name, p.MaxBytes)
+	case more > 0 && a.bytes+more > p.MaxBytes:
+		return a.full(p, a.bytes+more)
 	}
 	return nil
 }

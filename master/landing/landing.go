@@ -43,12 +43,17 @@ var (
 type Full struct {
 	Dataset      string
 	Stored, Most int64 // bytes
+	Staged       int64 // bytes of Stored that are not committed, as far as that is known
 	After        time.Duration
 }
 
 func (f *Full) Error() string {
-	return fmt.Sprintf("dataset %s holds %d bytes of pushed records, and max_bytes is %d: records leave when they are trained on and no checkpoint needs them. Try again in %v",
-		f.Dataset, f.Stored, f.Most, f.After)
+	why := "records leave when they are trained on and no checkpoint needs them"
+	if f.Staged > f.Stored/2 {
+		why = fmt.Sprintf("%d bytes of them are staged and not committed. If they are of one transaction, it does not fit: commit smaller transactions, or raise landing.max_bytes. Chunks that nobody commits are deleted after landing.stage_ttl", f.Staged)
+	}
+	return fmt.Sprintf("dataset %s holds %d bytes of pushed records, and max_bytes is %d: %s. Try again in %v",
+		f.Dataset, f.Stored, f.Most, why, f.After)
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -221,5 +222,60 @@ func TestStreamsWithoutADatasetAreDeleted(t *testing.T) {
 	}
 	if err := s.orphans(t.Context()); err != nil || s.held(t) != 1 {
 		t.Errorf("%d chunks, %v", s.held(t), err)
+	}
+}
+
+func TestWhatNeverFitsIsRefusedOrNamed(t *testing.T) {
+	s := start(t)
+	chunkOf := func(size int) []byte {
+		b := make([]byte, size)
+		_, _ = rand.Read(b)
+		return lines(string(b))
+	}
+	if _, err := s.Stage(t.Context(), "clicks", "t", 0, chunkOf(2<<20)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "landing.max_bytes is 1048576") {
+		t.Errorf("a chunk above max_bytes: %v", err)
+	}
+	if err := s.clean(t.Context()); err != nil { // knows then which chunks are not committed
+		t.Fatal(err)
+	}
+	data := chunkOf(300 << 10)
+	wait := func(id string) string {
+		t.Helper()
+		_, err := s.Stage(t.Context(), "clicks", id, 0, data)
+		if _, full := errors.AsType[*Full](err); !full {
+			t.Fatal(err)
+		}
+		return err.Error()
+	}
+	all := []string{s.staged(t, "t", 0, data), s.staged(t, "t", 0, data), s.staged(t, "t", 0, data)}
+	if says := wait("t"); !strings.Contains(says, fmt.Sprint(3*len(data), " bytes of them are staged and not committed")) {
+		t.Errorf("a transaction that does not fit: %s", says)
+	}
+	if _, err := s.Commit(t.Context(), "clicks", "t", all); err != nil {
+		t.Fatal(err)
+	}
+	if says := wait("t2"); !strings.Contains(says, "when they are trained on") {
+		t.Errorf("all is committed: %s", says)
+	}
+	// What its writer has put there itself.
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = nil
+	for range 4 {
+		l := chunk.Locator{Key: chunk.NewKey(p.stream, 0, "big", time.Now()).String(), Size: int64(len(data)), Records: 1}
+		if err := s.store.Put(t.Context(), l.Key, data); err != nil {
+			t.Fatal(err)
+		}
+		h, err := chunk.ReadHeader(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Sum = h.Sum
+		all = append(all, l.String())
+	}
+	if _, err := s.Commit(t.Context(), "clicks", "big", all); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "never fits") {
+		t.Errorf("an uploaded transaction above max_bytes: %v", err)
 	}
 }

@@ -62,9 +62,23 @@ func (s *Service) Stage(ctx context.Context, name, transaction string, partition
 func (s *Service) reserve(a *stored, p *place, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if size > p.MaxBytes {
+		return fmt.Errorf("%w: a chunk of %d bytes never fits into dataset %s, whose landing.max_bytes is %d: raise max_bytes, or push smaller chunks", ErrInvalid, size, p.Name, p.MaxBytes)
+	}
 	if a.bytes+size > p.MaxBytes {
-		return &Full{Dataset: p.Name, Stored: a.bytes, Most: p.MaxBytes, After: fullWait}
+		return a.full(p, a.bytes)
 	}
 	a.bytes += size
 	return nil
+}
+
+// full is the error of a stream that holds too much. s.mu is held.
+func (a *stored) full(p *place, bytes int64) error {
+	f := &Full{Dataset: p.Name, Stored: bytes, Most: p.MaxBytes, After: fullWait}
+	if a.sorted {
+		for _, size := range a.staged {
+			f.Staged += size
+		}
+	}
+	return f
 }
