@@ -22,6 +22,15 @@ const aheadMost = 10 * time.Minute
 // requests, one after the other.
 const checking = 16
 
+// mostChunks bounds a transaction. The names of so many chunks fit into a message of a pusher
+// (internal/link) and into maxCommit.
+const mostChunks = 250_000
+
+// tooMany is the error of a transaction with more.
+func tooMany(transaction string) error {
+	return fmt.Errorf("%w: transaction %q has more than %d chunks: push larger chunks (landing.chunk), or several transactions", ErrInvalid, transaction, mostChunks)
+}
+
 // Committed answers a commit.
 type Committed struct {
 	Already bool  // it was visible before
@@ -33,6 +42,9 @@ type Committed struct {
 func (s *Service) Commit(ctx context.Context, name, transaction string, locators []string) (Committed, error) {
 	if err := checkTransaction(transaction); err != nil {
 		return Committed{}, err
+	}
+	if len(locators) > mostChunks {
+		return Committed{}, tooMany(transaction)
 	}
 	p, err := s.ready(ctx, name)
 	if err != nil {

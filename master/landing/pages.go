@@ -182,13 +182,24 @@ func texts(all []chunk.Locator) []string {
 	return texts
 }
 
-const maxCommit = 16 << 20 // bytes of a commit's body
+// maxCommit is the bytes of a commit's body: mostChunks locators of 130 bytes have room, which
+// is more than any locator has.
+const maxCommit = 32 << 20
+
+const _ = uint(maxCommit - mostChunks*(130+len(`"",`)))
 
 func (s *Service) postCommit(r *http.Request) (answer, error) {
 	var body struct {
 		Locators []string `json:"locators"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, maxCommit)).Decode(&body); err != nil {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxCommit+1))
+	switch {
+	case len(text) > maxCommit:
+		return answer{}, fmt.Errorf("the body is longer than %d bytes: %w", maxCommit, tooMany(r.PathValue("id")))
+	case err != nil:
+		return answer{}, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+	}
+	if err := json.Unmarshal(text, &body); err != nil {
 		return answer{}, fmt.Errorf(`%w: the body is not {"locators": [...]}: %w`, ErrInvalid, err)
 	}
 	done, err := s.Commit(r.Context(), r.PathValue("dataset"), r.PathValue("id"), body.Locators)
@@ -214,6 +225,9 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		b := &builders[part]
 		if b.Records() == 0 {
 			return nil
+		}
+		if len(staged) == mostChunks {
+			return tooMany(id)
 		}
 		l, err := s.Stage(ctx, p.Name, id, part, b.Chunk())
 		if err == nil {

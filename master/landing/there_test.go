@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/storage"
 )
@@ -84,5 +90,67 @@ func TestAStorageThatIsBusyAtTheCommitIsAskedAgain(t *testing.T) {
 	}
 	if done, err := s.Commit(t.Context(), "clicks", "t", locators); err != nil || done.Already || done.Records != 1 {
 		t.Fatal(done, err)
+	}
+}
+
+// A client whose time is too short for a large commit sends it again, and again: the chunks are
+// looked at once.
+func TestACommitGoesOnWhenItsCallerGivesUp(t *testing.T) {
+	s := start(t)
+	const chunks = 20
+	var locators []string
+	for i := range chunks {
+		locators = append(locators, s.staged(t, "t", i%2, lines(fmt.Sprint("record ", i))))
+	}
+	store := &stopping{Store: s.store, looks: true, at: make(chan string), let: make(chan string)}
+	s.store = store
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(ctx, "clicks", "t", locators)
+		first <- err
+	}()
+	<-store.at
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Fatalf("its caller has gone: %v", err)
+	}
+	last := make(chan error, 1)
+	go func() {
+		done, err := s.Commit(t.Context(), "clicks", "t", locators)
+		if err == nil && done.Records != chunks {
+			err = fmt.Errorf("%+v", done)
+		}
+		last <- err
+	}()
+	for looks := 1; ; {
+		select {
+		case <-store.at:
+			looks++
+		case store.let <- "":
+		case err := <-last:
+			if err != nil || looks != chunks {
+				t.Errorf("%d looks at %d chunks, %v", looks, chunks, err)
+			}
+			return
+		}
+	}
+}
+
+func TestATransactionOfTooManyChunksIsRefused(t *testing.T) {
+	s := start(t)
+	locator := s.staged(t, "t", 0, lines("a"))
+	all := make([]string, mostChunks+1)
+	for i := range all {
+		all[i] = locator
+	}
+	const most = "more than 250000 chunks"
+	_, err := (&calls{s: s}).Commit(t.Context(), &headracev1.CommitRequest{Dataset: "clicks", Transaction: "t", Locators: all})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), most) {
+		t.Errorf("%v", err)
+	}
+	body := `{"locators": ["` + strings.Repeat("x", maxCommit) + `"]}`
+	if code, a := s.post(t, "/v1/datasets/clicks/transactions/t/commit", "", body); code != http.StatusBadRequest || !strings.Contains(a.Error, most) {
+		t.Errorf("%d %.300s", code, a.Error)
 	}
 }
