@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/dataset"
@@ -328,6 +329,9 @@ func (s *Service) Layout(ctx context.Context, name string) (Layout, error) {
 func checkTransaction(id string) error {
 	if id == "" || len(id) > maxTransaction {
 		return fmt.Errorf("%w: a transaction's id has 1 to %d bytes, and this one has %d", ErrInvalid, maxTransaction, len(id))
+	}
+	if !utf8.ValidString(id) { // notes are JSON, which would change it
+		return fmt.Errorf("%w: the transaction's id %q is not UTF-8: use another id, as text or in hex", ErrInvalid, id)
 	}
 	return nil
 }

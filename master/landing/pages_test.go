@@ -188,3 +188,19 @@ func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 		}
 	}
 }
+
+func TestAnIDThatIsNoTextIsRefused(t *testing.T) {
+	s := start(t)
+	for _, c := range []struct{ path, key string }{
+		{"/v1/datasets/clicks/records", "id-\xff"},
+		{"/v1/datasets/clicks/transactions/id-%ff/records", ""},
+		{"/v1/datasets/clicks/transactions/id-%ff/commit", ""},
+	} {
+		if code, a := s.post(t, c.path, c.key, `{"locators": []}`); code != http.StatusBadRequest || !strings.Contains(a.Error, `"id-\xff" is not UTF-8`) {
+			t.Errorf("%+v: %d %+v", c, code, a)
+		}
+	}
+	if code, a := s.post(t, "/v1/datasets/clicks/records", "заказ-1", "a"); code != http.StatusOK {
+		t.Errorf("%d %+v", code, a)
+	}
+}
