@@ -43,7 +43,7 @@ var (
 		return e
 	})
 	decoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxBytes))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxBytes), zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			panic("chunk: " + err.Error())
 		}
@@ -115,6 +115,9 @@ func ReadHeader(b []byte) (h Header, err error) {
 	return h, nil
 }
 
+// Memory is about what Open and Pack take for the chunk, with its bytes.
+func (h *Header) Memory() int64 { return int64(h.Body) + int64(h.Raw) + 4*int64(h.Records) }
+
 // Opened is a chunk whose records can be read. It does not change: many may read it.
 type Opened struct {
 	Header
@@ -167,7 +170,7 @@ func inflate(h Header, body []byte) ([]byte, error) {
 	switch h.Codec {
 	case None:
 		return body, nil
-	case Zstd:
+	case Zstd: // no frame gets more memory than our header says
 		raw, err := decoder().DecodeAll(body, make([]byte, 0, h.Raw))
 		if err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -209,4 +210,25 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("written again: %v", err)
 		}
 	})
+}
+
+// A frame that says it is large gets no more memory than the chunk's header says.
+func TestAFrameThatIsLargerThanItsHeaderSaysTakesNoMemory(t *testing.T) {
+	packed := encoder().EncodeAll(make([]byte, 32<<20), nil)
+	b := seal(make([]byte, 100), 1)
+	b = append(b[:HeaderSize], packed...)
+	b[4] = Zstd
+	le.PutUint32(b[16:], uint32(len(packed)))
+	le.PutUint32(b[20:], crc32.ChecksumIEEE(packed))
+	le.PutUint32(b[24:], crc32.ChecksumIEEE(b[:24]))
+	if _, err := Open(seal(make([]byte, 100), 1)); err == nil { // the decoder is made
+		t.Fatal("100 bytes of 0 are no record")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Open(b)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > 4<<20 {
+		t.Errorf("%d bytes were taken for a chunk of %d, %v", took, len(b), err)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/storage"
@@ -78,6 +80,8 @@ type Service struct {
 	end     context.CancelFunc
 	running sync.WaitGroup // commits
 
+	room *semaphore.Weighted // memory for what producers send
+
 	mu     sync.Mutex // guards what follows
 	known  map[string]*serve.Dataset
 	fresh  <-chan struct{} // closed when known is old
@@ -111,7 +115,7 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}}
+	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}, room: semaphore.NewWeighted(roomMost)}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }

@@ -3,6 +3,7 @@ package landing
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -61,10 +63,35 @@ type upload struct {
 	NowMs  int64  `json:"now_ms"`
 }
 
+// controlKey is the key of a request's http.ResponseController in its context.
+type controlKey struct{}
+
+// bodyWithin is how long a body may take to come while it holds room.
+const bodyWithin = time.Minute
+
+// body appends a body to data, up to its capacity. It holds room, so the body must come in time.
+func body(r *http.Request, data []byte) ([]byte, error) {
+	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok {
+		_ = c.SetReadDeadline(time.Now().Add(bodyWithin)) // else it is a test without a connection
+	}
+	for len(data) < cap(data) {
+		n, err := r.Body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: the body ended early, or did not come within %v: %w", ErrNotReady, bodyWithin, err)
+		}
+	}
+	return data, nil
+}
+
 // page turns errors into HTTP's codes. 429 and 503 say when to try again.
 func (s *Service) page(do func(r *http.Request) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, err := do(r)
+		control := http.NewResponseController(w)
+		a, err := do(r.WithContext(context.WithValue(r.Context(), controlKey{}, control)))
 		code := http.StatusOK
 		if err != nil {
 			a = answer{Error: err.Error()}
@@ -124,18 +151,33 @@ func (s *Service) postChunk(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("%w: ?partition=N is missing or not a number", ErrInvalid)
 	}
-	data, err := io.ReadAll(io.LimitReader(r.Body, chunk.HeaderSize+chunk.MaxBytes+1))
-	switch {
-	case err != nil:
-		return answer{}, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
-	case len(data) > chunk.HeaderSize+chunk.MaxBytes:
-		return answer{}, fmt.Errorf("%w: a chunk has at most %d bytes", ErrInvalid, chunk.MaxBytes)
-	}
-	l, err := s.Stage(r.Context(), r.PathValue("dataset"), r.PathValue("id"), part, data)
+	id := r.PathValue("id")
+	p, err := s.stageable(r.Context(), r.PathValue("dataset"), id, part)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{Transaction: r.PathValue("id"), Records: int64(l.Records), Locators: []string{l.String()}}, nil
+	head, err := io.ReadAll(io.LimitReader(r.Body, chunk.HeaderSize))
+	if err != nil {
+		return answer{}, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+	}
+	h, err := chunk.ReadHeader(head)
+	if err != nil {
+		return answer{}, noChunk(id, err)
+	}
+	back, err := s.take(r.Context(), h.Memory())
+	if err != nil {
+		return answer{}, err
+	}
+	defer back()
+	data, err := body(r, append(make([]byte, 0, len(head)+h.Body+1), head...))
+	if err != nil {
+		return answer{}, err
+	}
+	l, err := s.stage(r.Context(), p, id, part, data)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{Transaction: id, Records: int64(l.Records), Locators: []string{l.String()}}, nil
 }
 
 // postRecords is a transaction in one request; Idempotency-Key is its id.
@@ -189,21 +231,39 @@ const maxCommit = 32 << 20
 const _ = uint(maxCommit - mostChunks*(130+len(`"",`)))
 
 func (s *Service) postCommit(r *http.Request) (answer, error) {
-	var body struct {
+	locators, err := s.locators(r)
+	if err != nil {
+		return answer{}, err
+	}
+	done, err := s.Commit(r.Context(), r.PathValue("dataset"), r.PathValue("id"), locators)
+	return answer{Transaction: r.PathValue("id"), Already: done.Already, Records: done.Records}, err
+}
+
+// locators reads the body of a commit.
+func (s *Service) locators(r *http.Request) ([]string, error) {
+	size := r.ContentLength
+	if size < 0 || size > maxCommit {
+		size = maxCommit
+	}
+	back, err := s.take(r.Context(), 2*size) // the text, and the locators of it
+	if err != nil {
+		return nil, err
+	}
+	defer back()
+	text, err := body(r, make([]byte, 0, size+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxCommit:
+		return nil, fmt.Errorf("the body is longer than %d bytes: %w", maxCommit, tooMany(r.PathValue("id")))
+	}
+	var all struct {
 		Locators []string `json:"locators"`
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxCommit+1))
-	switch {
-	case len(text) > maxCommit:
-		return answer{}, fmt.Errorf("the body is longer than %d bytes: %w", maxCommit, tooMany(r.PathValue("id")))
-	case err != nil:
-		return answer{}, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf(`%w: the body is not {"locators": [...]}: %w`, ErrInvalid, err)
 	}
-	if err := json.Unmarshal(text, &body); err != nil {
-		return answer{}, fmt.Errorf(`%w: the body is not {"locators": [...]}: %w`, ErrInvalid, err)
-	}
-	done, err := s.Commit(r.Context(), r.PathValue("dataset"), r.PathValue("id"), body.Locators)
-	return answer{Transaction: r.PathValue("id"), Already: done.Already, Records: done.Records}, err
+	return all.Locators, nil
 }
 
 func (s *Service) postEnd(r *http.Request) (answer, error) {

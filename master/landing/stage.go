@@ -12,24 +12,65 @@ import (
 // deleted.
 const fullWait = 2 * time.Second
 
+// roomMost is the memory that all chunks take together while they are checked and stored: that
+// of one of the largest. A chunk waits for its part before it is unpacked, and over HTTP before
+// it is read.
+const roomMost = 3 * chunk.MaxBytes
+
+// take waits for room. back gives it back.
+func (s *Service) take(ctx context.Context, bytes int64) (back func(), err error) {
+	bytes = min(bytes, roomMost)
+	if err := s.room.Acquire(ctx, bytes); err != nil {
+		return nil, fmt.Errorf("%w: other chunks are being stored, and all memory for them is in use: %w", ErrNotReady, err)
+	}
+	return func() { s.room.Release(bytes) }, nil
+}
+
 // Stage stores one chunk of a transaction. It is durable when Stage returns.
 func (s *Service) Stage(ctx context.Context, name, transaction string, partition int, data []byte) (chunk.Locator, error) {
+	p, err := s.stageable(ctx, name, transaction, partition)
+	if err != nil {
+		return chunk.Locator{}, err
+	}
+	h, err := chunk.ReadHeader(data)
+	if err != nil {
+		return chunk.Locator{}, noChunk(transaction, err)
+	}
+	back, err := s.take(ctx, h.Memory())
+	if err != nil {
+		return chunk.Locator{}, err
+	}
+	defer back()
+	return s.stage(ctx, p, transaction, partition, data)
+}
+
+func noChunk(transaction string, err error) error {
+	return fmt.Errorf("%w: a chunk of transaction %q: %w", ErrInvalid, transaction, err)
+}
+
+// stageable finds a dataset for which a chunk may be staged.
+func (s *Service) stageable(ctx context.Context, name, transaction string, partition int) (*place, error) {
 	p, err := s.place(ctx, name)
 	if err != nil {
-		return chunk.Locator{}, err
+		return nil, err
 	}
 	if err := checkTransaction(transaction); err != nil {
-		return chunk.Locator{}, err
+		return nil, err
 	}
 	if partition < 0 || partition >= p.Landing.Partitions {
-		return chunk.Locator{}, fmt.Errorf("%w: dataset %s has no partition %d; it has %d", ErrInvalid, name, partition, p.Landing.Partitions)
+		return nil, fmt.Errorf("%w: dataset %s has no partition %d; it has %d", ErrInvalid, name, partition, p.Landing.Partitions)
 	}
 	if p.ended() {
-		return chunk.Locator{}, fmt.Errorf("%w: dataset %s has ended: a producer said that no record follows", ErrRefused, name)
+		return nil, fmt.Errorf("%w: dataset %s has ended: a producer said that no record follows", ErrRefused, name)
 	}
+	return p, nil
+}
+
+// stage is Stage when there is room.
+func (s *Service) stage(ctx context.Context, p *place, transaction string, partition int, data []byte) (chunk.Locator, error) {
 	o, err := chunk.Open(data)
 	if err != nil {
-		return chunk.Locator{}, fmt.Errorf("%w: a chunk of transaction %q: %w", ErrInvalid, transaction, err)
+		return chunk.Locator{}, noChunk(transaction, err)
 	}
 	for i := range o.Records {
 		if n := int64(len(o.Record(i).Value)); n > p.MaxRecord {
@@ -52,7 +93,7 @@ func (s *Service) Stage(ctx context.Context, name, transaction string, partition
 	key := chunk.NewKey(p.stream, partition, transaction, s.now())
 	if err := s.store.Put(ctx, key.String(), data); err != nil {
 		s.add(a, -size)
-		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, name, err)
+		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, p.Name, err)
 	}
 	s.cameTo(a, key.String(), size)
 	return chunk.Locator{Key: key.String(), Size: size, Records: h.Records, Sum: h.Sum}, nil

@@ -1,0 +1,91 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+)
+
+// read counts what is read of a body.
+type read struct {
+	io.Reader
+	bytes int
+}
+
+func (r *read) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.bytes += n
+	return n, err
+}
+
+// leaves is a store whose caller goes away when it has found its stream: it then waits for room.
+type leaves struct {
+	storage.Store
+	leave func()
+}
+
+func (l leaves) Get(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	b, err := l.Store.Get(ctx, key, offset, length)
+	l.leave()
+	return b, err
+}
+
+// A chunk waits for room before it is unpacked, and over HTTP before it is read. All room is
+// given back, whatever becomes of the chunk.
+func TestChunksWaitForRoom(t *testing.T) {
+	s := start(t)
+	data := lines(strings.Repeat("a", 10_000))
+	const path = "/v1/datasets/clicks/transactions/t"
+	post := func(ctx context.Context, path, body string) (int, int, answer) {
+		r := &read{Reader: strings.NewReader(body)}
+		code, a := s.serve(t, httptest.NewRequestWithContext(ctx, http.MethodPost, path, r))
+		return code, r.bytes, a
+	}
+
+	if err := s.room.Acquire(t.Context(), roomMost); err != nil {
+		t.Fatal(err)
+	}
+	const says = "all memory for them is in use"
+	store := s.store
+	ctx, leave := context.WithCancel(t.Context())
+	s.store = leaves{store, leave}
+	if _, err := s.Stage(ctx, "clicks", "t", 0, data); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), says) {
+		t.Errorf("without room: %v", err)
+	}
+	ctx, leave = context.WithCancel(t.Context())
+	s.store = leaves{store, leave}
+	if code, n, a := post(ctx, path+"/chunks?partition=0", string(data)); code != http.StatusServiceUnavailable || n > chunk.HeaderSize || !strings.Contains(a.Error, says) {
+		t.Errorf("without room: %d bytes were read, %d %+v", n, code, a)
+	}
+	if code, n, a := post(ctx, path+"/commit", `{"locators": []}`); code != http.StatusServiceUnavailable || n > 0 || !strings.Contains(a.Error, says) {
+		t.Errorf("without room: %d bytes were read, %d %+v", n, code, a)
+	}
+	s.room.Release(roomMost)
+	s.store = store
+
+	s.staged(t, "t", 0, data)
+	for _, c := range []struct {
+		path, body string
+		code       int
+	}{
+		{"/chunks?partition=0", string(data), http.StatusOK},
+		{"/chunks?partition=0", string(data[:len(data)-1]), http.StatusBadRequest},
+		{"/chunks?partition=0", string(data) + "x", http.StatusBadRequest},
+		{"/chunks?partition=0", "x", http.StatusBadRequest},
+		{"/commit", "x", http.StatusBadRequest},
+	} {
+		if code, _, a := post(t.Context(), path+c.path, c.body); code != c.code {
+			t.Errorf("%s of %d bytes: %d %+v", c.path, len(c.body), code, a)
+		}
+	}
+	if !s.room.TryAcquire(roomMost) {
+		t.Error("room was not given back")
+	}
+}
