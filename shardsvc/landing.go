@@ -16,7 +16,8 @@ import (
 // had appended already. A transaction that is known changes nothing (Landed).
 //
 // A transaction is Rejected if one of its partitions is unknown, of another dataset or
-// complete.
+// complete. A transaction that was forgotten is Rejected too, if one of its chunks is still
+// listed: it would land twice.
 type Land struct {
 	Dataset     DatasetID
 	Transaction string
@@ -25,6 +26,9 @@ type Land struct {
 	When        int64 // ms since 1970
 	// Forget: transactions that landed before this time, in ms since 1970, are forgotten.
 	Forget int64
+	// Staged: its chunks were staged at this time or later, in ms since 1970. Those of a
+	// transaction were staged before it landed, by the same clock.
+	Staged int64
 }
 
 // LandPart is what a transaction appends to one partition. The core numbers the
@@ -99,6 +103,9 @@ func (p *partition) pushedAfter(q *cut.Partition) (more []sources.Segment) {
 type landings struct {
 	byID  map[string]LandedInfo
 	order []landed // by When
+	// forgot is a time in ms since 1970: what landed then or later is remembered. It never
+	// goes back. After a restart it is the time of the first transaction that is remembered.
+	forgot int64
 }
 
 type landed struct {
@@ -144,7 +151,11 @@ func (lg *ledger) land(e *Land) {
 	if _, known := d.landings.byID[e.Transaction]; known {
 		return
 	}
-	if err := lg.canLand(d, e.Parts); err != nil {
+	err := lg.canLand(d, e.Parts)
+	if err == nil {
+		err = d.landedBefore(e)
+	}
+	if err != nil {
 		lg.rejected("transaction %q of dataset %q: %v", e.Transaction, d.name, err)
 		return
 	}
@@ -162,6 +173,7 @@ func (lg *ledger) land(e *Land) {
 	}
 	d.landings.add(e.Transaction, v)
 	lg.fx.put(Set, transactionKey(d.id, e.Transaction), (&landedValue{v}).append)
+	d.landings.forgot = max(d.landings.forgot, e.Forget)
 	for len(d.landings.order) > 1 && d.landings.order[0].when < e.Forget {
 		old := d.landings.order[0].id
 		d.landings.order = d.landings.order[1:]
@@ -193,6 +205,29 @@ func (lg *ledger) canLand(d *dataset, parts []LandPart) error {
 	return nil
 }
 
+// landedBefore is an error if a transaction that is not known has landed and was forgotten: one
+// of its chunks is in the table. A chunk that is not in the table any more is deleted. Only
+// chunks that were staged before `forgot` are searched for, which is rare.
+func (d *dataset) landedBefore(e *Land) error {
+	if e.Staged >= d.landings.forgot || len(e.Parts) == 0 {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, p := range e.Parts {
+		for i := range p.Segments {
+			named[p.Segments[i].Name] = true
+		}
+	}
+	for _, p := range d.parts {
+		for i := range p.Segs {
+			if name := p.Segs[i].Name; named[name] {
+				return fmt.Errorf("chunk %s is visible already: the transaction has landed, longer ago than landing.remember. Do not push its records again", name)
+			}
+		}
+	}
+	return nil
+}
+
 func (l *landings) add(id string, v LandedInfo) {
 	if l.byID == nil {
 		l.byID = map[string]LandedInfo{}
@@ -210,6 +245,7 @@ func (lg *ledger) loadLanded(all []stored[landedValue]) error {
 			return fmt.Errorf("stored %s: no such dataset", s.key)
 		}
 		d.landings.add(s.key.name, s.val.LandedInfo)
+		d.landings.forgot = d.landings.order[0].when
 	}
 	return nil
 }

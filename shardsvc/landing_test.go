@@ -75,13 +75,41 @@ func TestATransactionLandsOnceHoweverOftenItIsCommitted(t *testing.T) {
 func TestATransactionIsForgottenAfterItsTime(t *testing.T) {
 	w := landing(t)
 	for i := range 5 {
-		w.step(&Land{Dataset: 1, Transaction: fmt.Sprint("t", i), When: int64(100 * i), Forget: int64(100*i) - 250, Parts: []LandPart{{1, []sources.Segment{chunk("c", 1)}}}})
+		w.step(&Land{Dataset: 1, Transaction: fmt.Sprint("t", i), When: int64(100 * i), Forget: int64(100*i) - 250, Parts: []LandPart{{1, []sources.Segment{chunk(fmt.Sprint("c", i), 1)}}}})
 	}
 	for _, when := range []string{"at once", "after a restart"} {
 		for i := range 5 {
 			if _, ok := w.core.Landed(1, fmt.Sprint("t", i)); ok != (i >= 2) {
 				t.Errorf("%s: t%d is remembered: %v", when, i, ok)
 			}
+		}
+		w.restart()
+	}
+}
+
+// A transaction that was forgotten does not land again while its chunks are there: after a
+// restart, when it is remembered for longer, or when the clock goes back.
+func TestAForgottenTransactionDoesNotLandTwice(t *testing.T) {
+	w := landing(t)
+	const remember, clock = 1000, 1_000_000
+	land := func(id string, staged, now, remember int64) bool {
+		w.step(&Land{Dataset: 1, Transaction: id, When: now, Forget: now - remember, Staged: staged, Parts: []LandPart{{1, []sources.Segment{chunk("chunk of "+id, 1)}}}})
+		return w.refused() == ""
+	}
+	if !land("a", clock, clock+10, remember) || !land("b", clock+2000, clock+2010, remember) {
+		t.Fatal(w.refused())
+	}
+	if _, known := w.core.Landed(1, "a"); known {
+		t.Fatal("a is remembered")
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		for _, now := range []int64{clock + 3000, clock + 500} { // remembered for longer; the clock went back
+			if land("a", clock, now, 100*remember) || !strings.Contains(w.refused(), "chunk of a is visible already") {
+				t.Errorf("%s, at %d: it was not refused: %q", when, now, w.refused())
+			}
+		}
+		if id := "staged long ago, and new " + when; !land(id, clock, clock+3000, 100*remember) {
+			t.Errorf("%s: %s", when, w.refused())
 		}
 		w.restart()
 	}

@@ -144,6 +144,9 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 		if err := s.check(p, transaction, l, key); err != nil {
 			return Committed{}, err
 		}
+		if at := key.At.Add(-aheadMost); len(chunks) == 1 || at.Before(t.Staged) {
+			t.Staged = at
+		}
 		id := sources.PartitionID(key.PartitionID())
 		t.Chunks[id] = append(t.Chunks[id], sources.Segment{End: int64(l.Records), Name: key.Name(), Locator: []byte(text)})
 		t.Records += int64(l.Records)

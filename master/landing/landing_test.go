@@ -279,3 +279,32 @@ func TestWhatNeverFitsIsRefusedOrNamed(t *testing.T) {
 		t.Errorf("an uploaded transaction above max_bytes: %v", err)
 	}
 }
+
+// forgetful is a ledger that forgets at once what has landed before.
+type forgetful struct{ Ledger }
+
+func (l forgetful) Land(ctx context.Context, dataset uint32, t serve.Transaction) (bool, int64, error) {
+	t.Remember = -time.Hour
+	return l.Ledger.Land(ctx, dataset, t)
+}
+
+func TestACommitOfAForgottenTransactionIsRefused(t *testing.T) {
+	s := start(t)
+	ledger := s.srv
+	first, early := s.pushed(t, "first", 0), s.staged(t, "early", 1, lines("early"))
+	s.srv = forgetful{ledger}
+	s.pushed(t, "second", 0)
+	s.srv = ledger
+	if landed, _, err := s.Landed(t.Context(), "clicks", "first"); err != nil || landed {
+		t.Fatalf("first is remembered: %v", err)
+	}
+	if _, err := s.Commit(t.Context(), "clicks", "first", []string{first}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is visible already") {
+		t.Errorf("it was not refused: %v", err)
+	}
+	if done, err := s.Commit(t.Context(), "clicks", "early", []string{early}); err != nil || done.Already {
+		t.Errorf("one that has never landed: %+v, %v", done, err)
+	}
+	if n := len(s.visible(t)); n != 3 {
+		t.Errorf("%d chunks are visible", n)
+	}
+}

@@ -21,6 +21,7 @@ type Transaction struct {
 	Chunks   map[sources.PartitionID][]sources.Segment // by partition, in their order; Land numbers them
 	Records  int64
 	Remember time.Duration // how long a repeated commit is recognised
+	Staged   time.Time     // its chunks were staged then or later
 }
 
 // Land makes a transaction visible and returns when that is durable. If the transaction was
@@ -38,7 +39,7 @@ func (s *Server) Land(ctx context.Context, dataset uint32, t Transaction) (alrea
 		}
 		now := time.Now()
 		ev := &shardsvc.Land{Dataset: dataset, Transaction: t.ID, Records: t.Records,
-			When: now.UnixMilli(), Forget: now.Add(-t.Remember).UnixMilli()}
+			When: now.UnixMilli(), Forget: now.Add(-t.Remember).UnixMilli(), Staged: t.Staged.UnixMilli()}
 		found := 0
 		for _, p := range l.core.Partitions(dataset) { // in order: no map is iterated
 			if chunks, ok := t.Chunks[sources.PartitionID(p.Identity)]; ok {
@@ -110,7 +111,7 @@ func (s *Server) Recall(ctx context.Context, dataset uint32, chunks map[sources.
 			l.needs[p.Number] = false
 		}
 		for _, t := range all {
-			l.step(&shardsvc.Land{Dataset: dataset, Transaction: t.ID, Records: t.Records, When: t.When})
+			l.step(&shardsvc.Land{Dataset: dataset, Transaction: t.ID, Records: t.Records, When: t.When, Forget: all[0].When})
 			if err := l.rejected(); err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ func (t *push) arrive() {
 func (m *master) land(t *push) bool {
 	w := m.w
 	id := shardsvc.DatasetID(t.dataset + 1)
-	ev := &shardsvc.Land{Dataset: id, Transaction: t.id, When: int64(w.now / millisecond)}
+	ev := &shardsvc.Land{Dataset: id, Transaction: t.id, When: int64(w.now / millisecond), Staged: int64(t.staged / millisecond)}
 	for i, p := range t.parts {
 		no := m.number(id, p.identity)
 		if no == 0 {
