@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Folder is a Store in a folder of a local file system.
@@ -64,11 +65,8 @@ func (f *Folder) put(ctx context.Context, key string, data []byte, move func(fro
 		return err
 	}
 	dir := path.Dir(key)
-	if err := f.folder(dir); err != nil {
-		return f.failed(key, err)
-	}
 	from := path.Join(dir, pending+rand.Text())
-	err := f.write(from, data)
+	err := f.begin(dir, from, data)
 	if err == nil {
 		err = move(from, key)
 	}
@@ -77,6 +75,34 @@ func (f *Folder) put(ctx context.Context, key string, data []byte, move func(fro
 		return f.failed(key, err)
 	}
 	return f.failed(key, f.sync(dir))
+}
+
+// begin writes a file and makes its folder. A deletion may take away an empty folder at any
+// moment, also one of another process. Then the folder is made again.
+func (f *Folder) begin(dir, name string, data []byte) (err error) {
+	const tries = 10
+	for range tries {
+		if err = f.folder(dir); err == nil {
+			err = f.write(name, data)
+		}
+		if err == nil {
+			return f.folder(dir) // another put may have made it again just now: wait until it is durable
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		f.forget(dir)
+	}
+	return err
+}
+
+// forget says that a folder may not be there any more, nor those above it.
+func (f *Folder) forget(dir string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ; dir != "."; dir = path.Dir(dir) {
+		delete(f.known, dir)
+	}
 }
 
 func (f *Folder) write(name string, data []byte) error {
@@ -204,6 +230,51 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 		if err := f.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return f.failed(key, err)
 		}
+		f.prune(path.Dir(key))
+	}
+	return nil
+}
+
+// prune removes a folder that is empty, and those above it that become empty.
+func (f *Folder) prune(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if f.root.Remove(dir) != nil { // it is not empty
+			return
+		}
+		f.forget(dir)
+	}
+}
+
+// Sweep removes what writers that were killed have left: files that were begun before a time,
+// and empty folders. Writers that live have begun theirs later.
+func (f *Folder) Sweep(ctx context.Context, before time.Time) error {
+	var dirs []string
+	err := fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it went while we looked
+		case err != nil || ctx.Err() != nil:
+			return errors.Join(err, ctx.Err())
+		case d.IsDir():
+			dirs = append(dirs, name)
+			return nil
+		case !strings.HasPrefix(path.Base(name), pending):
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil && info.ModTime().Before(before) {
+			err = f.root.Remove(name)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return f.failed("what writers have left", err)
+	}
+	for _, dir := range slices.Backward(dirs) {
+		f.prune(dir)
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
 package storage_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/internal/storage/storagetest"
@@ -37,4 +41,71 @@ func TestWhatACrashLeavesInAFolderIsNoObject(t *testing.T) {
 	if all, err := f.List(ctx, "", "", 0); err != nil || len(all) != 1 {
 		t.Errorf("%v, %v", all, err)
 	}
+}
+
+func TestAFolderIsSweptOfWhatKilledWritersHaveLeft(t *testing.T) {
+	f, ctx := open(t), t.Context()
+	for _, key := range []string{"a/b/1", "a/c/2"} {
+		if err := f.Put(ctx, key, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(name string) string { return filepath.Join(f.String(), name) }
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"a/b/.new-young": time.Minute, "a/c/.new-old": 2 * time.Hour, "d/e/.new-old": 2 * time.Hour} {
+		if err := os.MkdirAll(filepath.Dir(at(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(at(name), now, now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sweep(ctx, now.Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{"a/b/1": true, "a/c/2": true, "a/b/.new-young": true, "a/c/.new-old": false, "d": false} {
+		if _, err := os.Stat(at(name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A folder goes with its last object, and comes again with the next one.
+	for range 2 {
+		if err := f.Delete(ctx, "a/c/2"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(at("a/c")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("an empty folder stays: %v", err)
+		}
+		if err := f.Put(ctx, "a/c/2", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Objects are put while others of the same folder are deleted, by this process and by another.
+func TestAnEmptyFolderGoesWhileObjectsArePut(t *testing.T) {
+	f, ctx := open(t), t.Context()
+	other, err := storage.OpenFolder(f.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			key := "a/b/" + strconv.Itoa(i)
+			for range 100 {
+				if err := f.Put(ctx, key, []byte("x")); err != nil {
+					t.Error(err)
+				}
+				if err := []*storage.Folder{f, other}[i%2].Delete(ctx, key); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

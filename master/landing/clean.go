@@ -28,6 +28,7 @@ func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	s.warn(ctx, s.orphans(ctx))
+	looked := time.Now()
 	for {
 		changed := s.srv.Changed()
 		s.warn(ctx, s.recallAll(ctx))
@@ -37,6 +38,10 @@ func (s *Service) Run(ctx context.Context) {
 		case <-changed:
 		case <-tick.C:
 			s.warn(ctx, s.clean(ctx))
+			if time.Since(looked) >= s.orphaned {
+				s.warn(ctx, s.orphans(ctx))
+				looked = time.Now()
+			}
 		}
 	}
 }
@@ -47,8 +52,9 @@ func (s *Service) warn(ctx context.Context, err error) {
 	}
 }
 
-// orphans deletes streams that no dataset has: a deletion was cut short. A stream has its
-// name before its first chunk, so names are read after chunks.
+// orphans deletes streams that no dataset has: a deletion was cut short, or a writer has put
+// its chunk after it. A stream has its name before its first chunk, so names are read after
+// chunks. It also removes what killed writers have left in a folder.
 func (s *Service) orphans(ctx context.Context) error {
 	all, err := s.store.List(ctx, "", "", 0)
 	if err != nil {
@@ -76,6 +82,11 @@ func (s *Service) orphans(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if f, ok := s.store.(interface {
+		Sweep(ctx context.Context, before time.Time) error
+	}); ok {
+		return f.Sweep(ctx, s.now().Add(-putWithin))
 	}
 	return nil
 }

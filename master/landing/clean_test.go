@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -251,5 +253,42 @@ func TestWhatWritersPutThemselvesCountsForMaxBytes(t *testing.T) {
 	}
 	if landed, _, err := s.Landed(t.Context(), "clicks", "t2"); err != nil || landed {
 		t.Errorf("it landed: %v, %v", landed, err)
+	}
+}
+
+// A writer may put a chunk after its dataset was deleted. It is deleted while the master runs.
+func TestChunksThatComeAfterTheirDatasetWasDeletedAreDeleted(t *testing.T) {
+	s := start(t)
+	s.staged(t, "t", 0, lines("a"))
+	s.every, s.orphaned = time.Millisecond, time.Millisecond
+	left := filepath.Join(s.store.(*storage.Folder).String(), ".new-left")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(left, time.Now(), time.Now().Add(-2*putWithin)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := range 3 { // the first one may be there before Run looks for the first time
+		if err := s.store.Put(t.Context(), chunk.NewKey("sgone", 0, fmt.Sprint("t", i), time.Now()).String(), lines("b")); err != nil {
+			t.Fatal(err)
+		}
+		for s.held(t) > 1 {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("chunk %d is still there", i)
+			}
+		}
+	}
+	cancel()
+	<-ended
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that a killed writer has left is still there: %v", err)
 	}
 }
