@@ -73,6 +73,8 @@ const bodyWithin = time.Minute
 func body(r *http.Request, data []byte) ([]byte, error) {
 	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok {
 		_ = c.SetReadDeadline(time.Now().Add(bodyWithin)) // else it is a test without a connection
+		// Not for what follows: net/http reads on, to see whether the caller goes away.
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	}
 	for len(data) < cap(data) {
 		n, err := r.Body.Read(data[len(data):cap(data)])

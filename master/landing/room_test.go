@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/storage"
@@ -87,5 +88,37 @@ func TestChunksWaitForRoom(t *testing.T) {
 	}
 	if !s.room.TryAcquire(roomMost) {
 		t.Error("room was not given back")
+	}
+}
+
+// timed notes the deadlines of a connection.
+type timed struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (w *timed) SetReadDeadline(at time.Time) error {
+	w.deadlines = append(w.deadlines, at)
+	return nil
+}
+
+// A body that holds room has a deadline. What the request does then has none, because a large
+// commit takes longer.
+func TestABodyThatHoldsRoomHasADeadline(t *testing.T) {
+	s := start(t)
+	for _, page := range []string{"chunks?partition=0", "commit"} {
+		body := string(lines("a"))
+		if page == "commit" {
+			body = `{"locators": []}`
+		}
+		m := http.NewServeMux()
+		for pattern, h := range s.Pages() {
+			m.Handle(pattern, h)
+		}
+		w := &timed{ResponseRecorder: httptest.NewRecorder()}
+		m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/datasets/clicks/transactions/t/"+page, strings.NewReader(body)))
+		if len(w.deadlines) != 2 || w.deadlines[0].IsZero() || !w.deadlines[1].IsZero() {
+			t.Errorf("%s: %d %s: deadlines %v", page, w.Code, w.Body, w.deadlines)
+		}
 	}
 }
