@@ -84,7 +84,7 @@ func TestPushedRecordsAreTrainedOnOnce(t *testing.T) {
 		t.Errorf("a push after the end: exit %d, %s", r.code, r.err)
 	}
 	w.ok("delete", "clicks", "--yes")
-	left, err := os.ReadDir(w.path("state", "headrace", "default", "landing", "names"))
+	left, err := os.ReadDir(w.path("state", "headrace", "default", "landing"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left after delete: %v, %v", left, err)
 	}
