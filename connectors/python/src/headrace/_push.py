@@ -25,7 +25,7 @@ Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any
 
 _STAGING = 4  # chunks of a transaction that are sent at a time
 MOST_CHUNKS = 250_000  # of a commit
-MOST_COMMIT = 16 << 20  # bytes of a commit's body (maxCommit of master/landing)
+MOST_COMMIT = 32 << 20  # bytes of a commit's body (maxCommit of master/landing)
 
 
 @dataclass(frozen=True)

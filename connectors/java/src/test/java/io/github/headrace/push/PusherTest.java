@@ -189,7 +189,7 @@ class PusherTest {
             }
             try (Pusher p = Pusher.builder(master.target(), "clicks").patience(Duration.ofMillis(1)).open()) {
                 Transaction t = p.begin();
-                byte[] random = new byte[1_100_000];
+                byte[] random = new byte[900_000];
                 new java.util.Random(1).nextBytes(random);
                 t.push(PushRecord.of(random));
                 HeadraceException e = failure(Kind.FULL, t::commit, "max_bytes is 1048576");
