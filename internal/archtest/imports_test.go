@@ -23,12 +23,12 @@ var rules = []struct {
 	{"sources", nil},
 	{"sources/sourcetest", []string{"sources"}},
 	{"sources/landing", []string{"sources", "internal/dataset", "internal/chunk"}},
-	{"sources/rocketmq", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/remoting"}},
+	{"sources/rocketmq", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/remoting", "internal/wallclock"}},
 	{"internal/avrofile", []string{"internal/schema"}}, // a format: where records of Avro files lie
 	{"sources/files", []string{"sources", "internal/avrofile", "internal/dataset", "internal/parquet", "internal/storage", "internal/tfrecord"}},
 	{"sources/brokers", []string{"sources", "internal/dataset"}}, // what the adapters of brokers share
-	{"sources/kafka", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret"}},
-	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/pulsarwire"}},
+	{"sources/kafka", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/wallclock"}},
+	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/pulsarwire", "internal/wallclock"}},
 	{"internal/tfrecord", nil},                // a format: how its records are framed
 	{"internal/parquet", []string{"sources"}}, // a format: files to columns
 	{"internal/schema", nil},                  // what writers of Avro and Protobuf say of their records
@@ -64,6 +64,7 @@ var rules = []struct {
 	{"internal/deadletter", nil}, // the form of bad records
 	{"internal/chunk", nil},      // the form of pushed records
 	{"internal/suggest", nil},
+	{"internal/wallclock", nil}, // now, for times that a broker wrote
 	{"internal/terminal", nil},
 	{"internal/view", []string{"api/headrace/v1", "internal/terminal", "flashckpt/manifest", "shardsvc/cut", "sources"}},
 	{"internal/sample", []string{"sources", "internal/advice", "internal/dataset", "internal/decode", "internal/frame", "internal/suggest", "internal/terminal"}},
@@ -91,7 +92,7 @@ var rules = []struct {
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
 	{"master/landing", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/chunk", "internal/dataset", "internal/storage"}},
-	{"master", []string{"flashckpt/bucket", "flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "master/landing"}},
+	{"master", []string{"flashckpt/bucket", "flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "internal/wallclock", "master/landing"}},
 	{"agent/hold", []string{"sources", "api/headrace/v1", "shardsvc/rounds"}}, // how rows of rounds are kept
 	{"agent/supervise", nil},
 	{"agent/replica", []string{"api/headrace/v1", "flashckpt/memory", "shardsvc/cut"}}, // knows no trainers

@@ -43,7 +43,6 @@
 //	lost.go      why an offset cannot be read
 //	retention.go when Kafka will delete records that are not read yet
 //	logdirs.go   sizes of partitions
-//	clock.go     the time by which retention is foretold
 //	post.go      dead letters to a topic
 //	commit.go    our progress as a group's offsets
 package kafka

@@ -179,7 +179,7 @@ const rounds = 32
 // The result is never above the true time, and below it by at most an eighth or ahead/32,
 // whichever is larger.
 func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy, ahead time.Duration) error {
-	now := s.clock.now()
+	now := s.clock.Latest()
 	var open []*search
 	for i, p := range k.parts {
 		if age := policies[p.name].age; age != sources.Never && k.kept[i].Err == nil {

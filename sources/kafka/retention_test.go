@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -64,7 +65,8 @@ func TestAClockThatIsSetForetellsDeletionTooEarlyAndNeverTooLate(t *testing.T) {
 	const n = 60
 	produce(t, b, topic, 0, 0, aged(n))
 	s := openFor(t, options(b, topic))
-	set := setClock(s)
+	var set func(jump, ran time.Duration)
+	s.clock, set = wallclock.Settable(time.Now())
 	before := kept(t, s, n/2, time.Hour).ByAge
 	if stays := age - (n-1-n/2)*time.Minute; before > stays || before < stays*7/8-3*time.Minute {
 		t.Fatalf("told %v of %v", before, stays)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -18,7 +19,7 @@ type Source struct {
 	brokers.List[partition]
 	o      Options
 	client *client
-	clock  clock
+	clock  wallclock.Clock // by which retention is foretold
 
 	// perOffset is the estimated bytes of an offset, from what was read.
 	perOffset atomic.Int64
@@ -50,7 +51,7 @@ func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: newClient(&o), clock: newClock(), spare: make(brokers.Spares, sparesMost), tailWait: tailWait,
+	s := &Source{o: o, client: newClient(&o), clock: wallclock.System(), spare: make(brokers.Spares, sparesMost), tailWait: tailWait,
 		planned: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
 		fixed: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
 	s.tails, s.fetches, s.epochs = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost), newEpochs()

@@ -128,7 +128,7 @@ func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed so
 	if err != nil {
 		return err
 	}
-	x.ByAge = max(0, x.Retention-time.Since(published))
+	x.ByAge = max(0, x.Retention-s.clock.Latest().Sub(published))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/internal/pulsarwire"
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -26,6 +27,7 @@ type Source struct {
 	brokers.List[partition]
 	o     Options
 	admin *admin
+	clock wallclock.Clock // by which deletion is foretold
 
 	ending  sync.WaitGroup // Readers that are being opened or closed
 	asks    chan struct{}  // taken by a cursor while it asks the admin API why nothing comes
@@ -64,7 +66,7 @@ func Open(o Options) (*Source, error) {
 	if o.live() {
 		asks = asideAtOnce
 	}
-	s := &Source{o: o, admin: a, asks: make(chan struct{}, asks),
+	s := &Source{o: o, admin: a, clock: wallclock.System(), asks: make(chan struct{}, asks),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},

@@ -67,26 +67,29 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		if !found(i) {
 			continue
 		}
-		q, err := s.policyOf(ctx, parts[i])
-		if err != nil {
-			all[i].Err = err
-			continue
-		}
-		x := &all[i]
-		if x.Retention, x.Blind = q.age, q.blind; q.full {
-			x.Room = -1
-		}
-		if x.ByAge = q.age; q.age == sources.Never || m.Position.Offset >= x.Head.Offset {
-			continue
-		}
-		at, err := s.storedAt(ctx, parts[i], max(m.Position.Offset, x.Low.Offset))
-		if err != nil {
-			x.Err = err
-			continue
-		}
-		x.ByAge = max(0, q.age-time.Since(at))
+		all[i].Err = s.foretell(ctx, parts[i], m.Position.Offset, &all[i])
 	}
 	return all, ctx.Err()
+}
+
+// foretell fills in how far the message at an offset is from its deletion.
+func (s *Source) foretell(ctx context.Context, p partition, offset int64, x *sources.Kept) error {
+	q, err := s.policyOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	if x.Retention, x.Blind = q.age, q.blind; q.full {
+		x.Room = -1
+	}
+	if x.ByAge = q.age; q.age == sources.Never || offset >= x.Head.Offset {
+		return nil
+	}
+	at, err := s.storedAt(ctx, p, max(offset, x.Low.Offset))
+	if err != nil {
+		return err
+	}
+	x.ByAge = max(0, q.age-s.clock.Latest().Sub(at))
+	return nil
 }
 
 // gone returns an error if the queue's broker has been running without the queue for

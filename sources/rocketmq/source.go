@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
@@ -20,6 +21,7 @@ type Source struct {
 	brokers.List[partition]
 	o      Options
 	client *remoting.Client
+	clock  wallclock.Clock // by which deletion is foretold
 
 	perMessage atomic.Int64   // estimated bytes of a stored message, from what was read
 	window     atomic.Int64   // messages that one pull asks for, adapted by learn
@@ -49,7 +51,7 @@ func Open(o Options) (*Source, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, spare: make(brokers.Spares, sparesMost),
+	s := &Source{o: o, clock: wallclock.System(), spare: make(brokers.Spares, sparesMost),
 		client:   remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
 		segments: map[sources.PartitionID][]sources.Segment{},
 		fixed:    map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
