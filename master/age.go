@@ -16,6 +16,7 @@ import (
 const (
 	ageEvery      = 10 * time.Second
 	ageEveryLeast = time.Second
+	clockNews     = time.Minute // how far the clock must have been set before it is said
 )
 
 // agesEvery returns how often, or 0: all records are read.
@@ -46,7 +47,8 @@ func (f *following) ages(ctx context.Context) error {
 	for i := range ids {
 		ids[i] = ds.Partitions[i].Identity
 	}
-	places, err := dater.Since(ctx, ids, time.Now().Add(-age))
+	f.warnOfClock()
+	places, err := dater.Since(ctx, ids, f.clock.Earliest().Add(-age))
 	if err != nil {
 		return err
 	}
@@ -55,6 +57,16 @@ func (f *following) ages(ctx context.Context) error {
 		all[i] = serve.Old{Partition: ds.Partitions[i].Number, Before: at, Reason: tooOld(f.spec)}
 	}
 	return f.srv.Aged(ctx, all)
+}
+
+// warnOfClock says once that the clock was set forward. A clock that was only adjusted by
+// seconds is not worth it.
+func (f *following) warnOfClock() {
+	if ahead := f.clock.Ahead(); ahead > clockNews && !f.warned {
+		f.warned = true
+		f.log.Warn("the master's clock was set forward, or its machine was suspended. catch_up.drop_older_than goes on by the time before, so that no record is left out too early; start the master again if its clock is right now",
+			"by", ahead.Round(time.Second))
+	}
 }
 
 // tooOld is why a record is excluded.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 )
@@ -34,9 +35,11 @@ type discovery struct {
 	srv  ledger
 	log  *slog.Logger
 	tell *sync.RWMutex // commits.telling
-	done chan inputID  // a listing of this input has ended
-	live map[inputID]*listing
-	wg   sync.WaitGroup
+	// clock is compared with the times of records (catch_up.drop_older_than).
+	clock wallclock.Clock
+	done  chan inputID // a listing of this input has ended
+	live  map[inputID]*listing
+	wg    sync.WaitGroup
 }
 
 // inputID names an input.
@@ -46,7 +49,7 @@ type inputID struct {
 }
 
 func newDiscovery(cfg Config, srv ledger, tell *sync.RWMutex) *discovery {
-	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, done: make(chan inputID), live: map[inputID]*listing{}}
+	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, clock: wallclock.System(), done: make(chan inputID), live: map[inputID]*listing{}}
 }
 
 // run returns nil when ctx ends, or when the shard service does.
@@ -123,7 +126,7 @@ func sameSpec(a, b *dataset.Spec) bool {
 func (d *discovery) start(all context.Context, in *input) {
 	ctx, cancel := context.WithCancel(all)
 	l := &listing{
-		cfg: d.cfg, srv: d.srv, tell: d.tell, id: in.ID, input: in.no, alone: in.alone, spec: in.Spec, cancel: cancel,
+		cfg: d.cfg, srv: d.srv, tell: d.tell, clock: d.clock, id: in.ID, input: in.no, alone: in.alone, spec: in.Spec, cancel: cancel,
 		log: d.log.With("dataset", in.Name), news: make(chan *serve.Dataset, 1),
 	}
 	if !in.alone {

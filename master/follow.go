@@ -19,6 +19,7 @@ type following struct {
 	lower  map[sources.PartitionID]time.Time // since when a head is below one seen before
 	silent bool                              // the source did not answer the last question
 	joined bool                              // some partitions are known
+	warned bool                              // that the clock was set
 	begun  bool                              // the source retains the known partitions (Retainer.Begin)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
 )
@@ -20,6 +21,7 @@ type listing struct {
 	srv    ledger
 	log    *slog.Logger
 	tell   *sync.RWMutex // commits.telling
+	clock  wallclock.Clock
 	id     uint32
 	input  int           // of the dataset: inputsOf
 	alone  bool          // the dataset has no other input

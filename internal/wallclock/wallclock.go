@@ -51,6 +51,12 @@ func (c Clock) Earliest() time.Time {
 	return wall
 }
 
+// Ahead returns how far the wall clock was set forward since the process began; negative: back.
+func (c Clock) Ahead() time.Duration {
+	wall, unset := c.both()
+	return wall.Sub(unset)
+}
+
 // both are without a monotonic reading, so that they are compared as wall clocks.
 func (c Clock) both() (wall, unset time.Time) {
 	return c.wall().Round(0), c.began.Round(0).Add(c.ran())

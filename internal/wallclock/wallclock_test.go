@@ -20,6 +20,9 @@ func TestAClockThatIsSetMakesNoRecordYoungerForLatestNorOlderForEarliest(t *test
 		if got := c.Latest().Sub(began); got != x.latest {
 			t.Errorf("set by %v after %v: Latest is %v after its start, want %v", x.jump, x.ran, got, x.latest)
 		}
+		if got := c.Ahead(); got != x.jump {
+			t.Errorf("set by %v after %v: Ahead is %v", x.jump, x.ran, got)
+		}
 		if got := c.Earliest().Sub(began); got != x.earliest {
 			t.Errorf("set by %v after %v: Earliest is %v after its start, want %v", x.jump, x.ran, got, x.earliest)
 		}
