@@ -13,6 +13,10 @@ import (
 
 const writeWithin = 10 * time.Second
 
+// began is what a connection's times count from. By the wall clock, a broker that is silent
+// would go unnoticed for hours if somebody set that clock back.
+var began = time.Now()
+
 // conn is one connection. One goroutine reads it, one sends pings.
 type conn struct {
 	c     *Client
@@ -20,7 +24,7 @@ type conn struct {
 	net   net.Conn
 	in    *bufio.Reader
 	most  int64         // bytes of a message
-	heard atomic.Int64  // when something came, ns
+	heard atomic.Int64  // when something came, ns since began
 	ended chan struct{} // closed by fail
 
 	writing sync.Mutex
@@ -45,7 +49,7 @@ type hearing struct{ k *conn }
 func (h hearing) Read(b []byte) (int, error) {
 	n, err := h.k.net.Read(b)
 	if n > 0 {
-		h.k.heard.Store(time.Now().UnixNano())
+		h.k.heard.Store(int64(time.Since(began)))
 	}
 	return n, err
 }
@@ -105,7 +109,7 @@ func (k *conn) renew() error {
 
 // start begins to read.
 func (k *conn) start() {
-	k.heard.Store(time.Now().UnixNano())
+	k.heard.Store(int64(time.Since(began)))
 	k.c.work.Go(k.read)
 	k.c.work.Go(k.keepAlive)
 }
@@ -241,7 +245,7 @@ func (k *conn) keepAlive() {
 			return
 		case <-t.C:
 		}
-		if silent := time.Since(time.Unix(0, k.heard.Load())); silent > 2*every {
+		if silent := time.Since(began) - time.Duration(k.heard.Load()); silent > 2*every {
 			k.fail(errors.New("nothing came from the broker for " + silent.Round(time.Second).String()))
 			return
 		}

@@ -296,6 +296,24 @@ func TestABrokerFromWhichNothingComesIsGivenUp(t *testing.T) {
 	r.Close(t.Context())
 }
 
+// A wall clock that is set back by hours must not keep a silent broker, nor one that is set
+// forward end a live connection. So what is noted is a time since the process began, and not
+// one since 1970.
+func TestWhenABrokerWasHeardIsNotedByTheMonotonicClock(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	before := time.Since(began)
+	c := newTestClient(t, Config{Service: b.address()})
+	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if heard := time.Duration(r.conn.heard.Load()); heard < before || heard > time.Since(began) {
+		t.Errorf("the broker was heard %v after the start, and it is %v after it now", heard, time.Since(began))
+	}
+	r.Close(t.Context())
+}
+
 func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	noLeaks(t)
 	first, second := newBroker(t), newBroker(t)

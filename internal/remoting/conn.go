@@ -19,13 +19,17 @@ const (
 	readBuffer  = 64 << 10
 )
 
+// began is what a connection's times count from. By the wall clock, a broker that is silent
+// would be kept for hours if somebody set that clock back.
+var began = time.Now()
+
 // conn is one connection. One goroutine reads it; it ends with close.
 type conn struct {
 	addr    string
 	net     net.Conn
 	writing chan struct{} // holds one token: the right to write
 	opaque  atomic.Int32
-	heard   atomic.Int64  // when an answer came last, in ns
+	heard   atomic.Int64  // when an answer came last, in ns since began
 	done    chan struct{} // the reader has ended
 
 	mu      sync.Mutex // guards what follows
@@ -121,7 +125,7 @@ func (p *Pending) Wait(ctx context.Context, within time.Duration) (Command, erro
 	case <-timer.C:
 		p.c.forget(p)
 		err := unreachable(p.c.addr, fmt.Errorf("no answer within %v: %w", within, os.ErrDeadlineExceeded))
-		if p.c.heard.Load() < p.sent.UnixNano() {
+		if p.c.heard.Load() < int64(p.sent.Sub(began)) {
 			p.c.fail(err) // nothing came since: a new connection may do better
 		}
 		return Command{}, err
@@ -163,7 +167,7 @@ func (c *conn) read() {
 			}
 			return
 		}
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(time.Since(began)))
 		if p != nil {
 			p.answer <- cmd
 		}

@@ -97,6 +97,27 @@ func TestAServerThatDoesNotAnswerIsUnreachableAndTheNextRequestConnectsAgain(t *
 	}
 }
 
+// A wall clock that is set back by hours must not end a connection that answers, nor one that
+// is set forward keep one that does not. So what is noted is a time since the process began,
+// and not one since 1970.
+func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	addr := server(t, func(c Command) *Command { return answer(c, nil) })
+	c := NewClient(Options{NameServers: []string{addr}})
+	defer c.Close()
+	before := time.Since(began)
+	if _, err := c.Call(t.Context(), addr, &Command{Code: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, one, err := c.peer(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if heard := time.Duration(one.heard.Load()); heard < before || heard > time.Since(began) {
+		t.Errorf("it answered %v after the start, and it is %v after it now", heard, time.Since(began))
+	}
+}
+
 func TestACloseEndsRequestsThatAreUnderWay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	addr := server(t, func(Command) *Command { return nil })
