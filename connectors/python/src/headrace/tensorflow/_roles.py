@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from typing import Any
 
 import tensorflow as tf
-from headrace import _durable
+from headrace import _ended
 
 from ._cluster import CHIEFS
 
 log = logging.getLogger("headrace")
 
-#: The chief leaves it in model_dir when the job has ended, and removes it when it begins.
-ENDED = "headrace-ended.json"
-LOOK_SECONDS = 0.5
 STAY_SECONDS = 10.0  # of a server after the chief's end: workers may still close their sessions
-OLD_SECONDS = 120.0  # for a chief to begin and remove what the last run has left
 
 
 def run(trainable: Any, train_spec: Any, eval_spec: Any) -> None:
@@ -47,17 +42,17 @@ def _train(trainable: Any, spec: Any) -> None:
     chief = trainable.task.type in CHIEFS
     if chief:
         os.makedirs(trainable.model_dir, exist_ok=True)
-        _remove_ended(trainable.model_dir)
+        _ended.remove(trainable.model_dir)
     _server(trainable)
     trainable.train(spec.input_fn, spec.hooks, None, spec.max_steps, spec.saving_listeners if chief else None)
     if chief:
-        _say_ended(trainable.model_dir)
+        _ended.say(trainable.model_dir)
 
 
 def _serve(trainable: Any) -> None:
     """Serves until the chief has ended."""
     _server(trainable)
-    _wait_for_end(trainable.model_dir, lambda: None)
+    _ended.wait(trainable.model_dir, lambda: None)
     time.sleep(STAY_SECONDS)
 
 
@@ -71,7 +66,7 @@ def _evaluate(trainable: Any, spec: Any) -> None:
         if newest and newest != seen and _evaluate_one(trainable, spec, newest):
             seen = newest
 
-    _wait_for_end(trainable.model_dir, look)
+    _ended.wait(trainable.model_dir, look)
     look()
 
 
@@ -110,37 +105,3 @@ class _AfterCheckpoint(tf.compat.v1.train.CheckpointSaverListener):
         if newest and newest != self._seen:
             _evaluate_one(self._trainable, self._spec, newest)
             self._seen = newest
-
-
-# The end of a job.
-
-
-def _say_ended(folder: str) -> None:
-    path = os.path.join(folder, ENDED)
-    with open(path + ".tmp", "w") as file:
-        json.dump({"ended": time.time()}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(path + ".tmp", path)
-    _durable.sync(folder)
-
-
-def _remove_ended(folder: str) -> None:
-    path = os.path.join(folder, ENDED)
-    if os.path.exists(path):
-        os.unlink(path)
-
-
-def _wait_for_end(folder: str, meanwhile: Any) -> None:
-    """Until the chief has ended. What an earlier run has left counts only when no chief
-    has removed it for a while."""
-    path, began = os.path.join(folder, ENDED), time.time()
-    while True:
-        try:
-            ended = os.stat(path).st_mtime
-        except FileNotFoundError:
-            ended = None
-        if ended is not None and (ended >= began or time.time() > began + OLD_SECONDS):
-            return
-        meanwhile()
-        time.sleep(LOOK_SECONDS)
