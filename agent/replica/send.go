@@ -80,7 +80,7 @@ func (s *sender) round(ctx context.Context) {
 		return
 	}
 	for i := range folders {
-		held, err := folders[i].Held()
+		held, err := folders[i].Own()
 		if err != nil {
 			continue // it was removed
 		}
@@ -108,8 +108,8 @@ func (s *sender) receiver(peers []*pb.Peer) *pb.Peer {
 
 // newest is the newest checkpoint of each stream. The ranks of a replicated group have one
 // state, so one of them is copied: the lowest rank of this node.
-func newest(f *memory.Folder, held []memory.Held) map[stream]memory.Held {
-	all := map[stream]memory.Held{}
+func newest(f *memory.Folder, held []memory.Checkpoint) map[stream]memory.Checkpoint {
+	all := map[stream]memory.Checkpoint{}
 	for _, h := range held { // by rank, the newest first
 		st := stream{folder: f.Path, rank: strconv.FormatUint(uint64(h.About.Rank), 10)}
 		if h.About.Manifest.Rank == nil && !h.About.Shard {
@@ -123,7 +123,7 @@ func newest(f *memory.Folder, held []memory.Held) map[stream]memory.Held {
 }
 
 // copied copies one slot. It returns false if nothing more can be copied now.
-func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memory.Held, to *pb.Peer, peers []*pb.Peer) bool {
+func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memory.Checkpoint, to *pb.Peer, peers []*pb.Peer) bool {
 	began := time.Now()
 	err := s.copy(ctx, f, h, to)
 	m := &h.About.Manifest
@@ -150,7 +150,7 @@ func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memo
 }
 
 // copy sends one slot, which is pinned meanwhile: its trainer uses another one.
-func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Held, to *pb.Peer) (err error) {
+func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Checkpoint, to *pb.Peer) (err error) {
 	slot, err := memory.Open(h.Slot)
 	if err != nil {
 		return fmt.Errorf("%w: %w", memory.ErrIncomplete, err)

@@ -72,7 +72,7 @@ func (n *Node) Look(_ context.Context, in *pb.LookRequest) (*pb.LookReply, error
 }
 
 // held are the complete checkpoints of a folder that are here: replicas and this node's own.
-func (n *Node) held(in *pb.SlotFolder) ([]memory.Held, error) {
+func (n *Node) held(in *pb.SlotFolder) ([]memory.Checkpoint, error) {
 	f := folderFrom(in)
 	if err := f.Check(); err != nil {
 		return nil, statusOf(err)

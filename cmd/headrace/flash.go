@@ -32,13 +32,13 @@ func (a *app) saveMemory(ctx context.Context, of memory.Left, target link.Target
 		log.Warn("what lies in memory could not be looked through", "error", err)
 	}
 	for _, s := range saved {
-		m := &s.Held.About.Manifest
+		m := &s.Checkpoint.About.Manifest
 		if s.Err != nil {
 			a.say("the checkpoint of step %d stays in memory only: %v", m.Step, s.Err)
 			continue
 		}
-		a.say("the checkpoint of step %d lay in memory only; it is on storage now: %s", m.Step, s.Held.About.Path)
-		if err := a.bindSaved(ctx, target, uint64(m.Cut.ID), s.Held.About.Path); err != nil {
+		a.say("the checkpoint of step %d lay in memory only; it is on storage now: %s", m.Step, s.Checkpoint.About.Path)
+		if err := a.bindSaved(ctx, target, uint64(m.Cut.ID), s.Checkpoint.About.Path); err != nil {
 			log.Info("the master learns of it at the next restore", "cut", m.Cut.ID, "reason", err)
 		}
 	}

@@ -346,7 +346,7 @@ func TestASettledPositionIsNoRecordUntilTheSourceSaysSo(t *testing.T) {
 			if len(found) != 1 || found[0].Passes[0].State != want || found[0].Unsure() != (want == "settled") || found[0].In() {
 				t.Fatalf("%d: %+v, want %s", offset, found, want)
 			}
-			if found[0].Held(held); want == "out" {
+			if found[0].HasRecord(held); want == "out" {
 				then = "out"
 			}
 			if found[0].Passes[0].State != then || found[0].In() != (then == "in") {

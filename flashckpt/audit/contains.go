@@ -65,10 +65,10 @@ func (w *Where) is(state string) bool {
 	return slices.ContainsFunc(w.Passes, func(v Verdict) bool { return v.State == state })
 }
 
-// Held resolves what is settled: the source says whether the position holds a record.
-func (w *Where) Held(held bool) {
+// HasRecord resolves what is settled: the source says whether the position holds a record.
+func (w *Where) HasRecord(has bool) {
 	state := "empty"
-	if held {
+	if has {
 		state = "in"
 	}
 	for i := range w.Passes {

@@ -28,8 +28,8 @@ func Root() string {
 	return filepath.Join(cmp.Or(os.Getenv(RootVariable), defaultRoot), fmt.Sprintf("headrace-%d", os.Getuid()))
 }
 
-// Held is a checkpoint in memory.
-type Held struct {
+// Checkpoint is a checkpoint in memory.
+type Checkpoint struct {
 	Slot    string
 	Replica bool // of another node's trainer; else this node's trainer wrote it
 	Bytes   int64
@@ -68,19 +68,19 @@ func Folders(root, job string) ([]Folder, error) {
 	return all, nil
 }
 
-// Held lists the complete checkpoints of this node's trainers in a folder: by rank, the
+// Own lists the complete checkpoints of this node's trainers in a folder: by rank, the
 // newest first.
-func (f *Folder) Held() ([]Held, error) { return f.held("rank-") }
+func (f *Folder) Own() ([]Checkpoint, error) { return f.held("rank-") }
 
 // Replicas lists the complete replicas of other nodes' checkpoints, likewise.
-func (f *Folder) Replicas() ([]Held, error) { return f.held("replica-") }
+func (f *Folder) Replicas() ([]Checkpoint, error) { return f.held("replica-") }
 
-func (f *Folder) held(kind string) ([]Held, error) {
+func (f *Folder) held(kind string) ([]Checkpoint, error) {
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
 		return nil, err
 	}
-	var all []Held
+	var all []Checkpoint
 	for _, e := range entries {
 		if _, ok := rankOf(e.Name(), kind); !ok {
 			continue
@@ -89,13 +89,13 @@ func (f *Folder) held(kind string) ([]Held, error) {
 		if err != nil {
 			continue // it holds none
 		}
-		h := Held{Slot: s.Path, Replica: kind == "replica-", Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
+		h := Checkpoint{Slot: s.Path, Replica: kind == "replica-", Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
 		all = append(all, h)
 	}
-	slices.SortFunc(all, func(a, b Held) int {
+	slices.SortFunc(all, func(a, b Checkpoint) int {
 		return cmp.Or(cmp.Compare(a.About.Rank, b.About.Rank), cmp.Compare(b.About.Manifest.Cut.Order, a.About.Manifest.Cut.Order))
 	})
 	return all, nil

@@ -135,8 +135,8 @@ func (r *reader) Read(b []byte) (int, error) {
 
 // Saved is what PersistNewest did with one rank's newest checkpoint.
 type Saved struct {
-	Held Held
-	Err  error // nil: it is on storage
+	Checkpoint Checkpoint
+	Err        error // nil: it is on storage
 }
 
 // Left says whose checkpoints to look for.
@@ -158,7 +158,7 @@ func PersistNewest(ctx context.Context, on func(path string) manifest.FS, root s
 		return nil, err
 	}
 	for i := range folders {
-		held, err := folders[i].Held()
+		held, err := folders[i].Own()
 		if err != nil {
 			return all, err
 		}

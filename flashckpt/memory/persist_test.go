@@ -88,7 +88,7 @@ func TestTheNewestCompleteCheckpointOfAKilledTrainerGoesToStorage(t *testing.T) 
 	_, path := writeSlot(t, root, dir, 0, 2, image(9000))
 	writeSlot(t, root, dir, 1, 3, image(9000)) // the others of a replicated group have the same state
 	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
-	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Held.About.Path != path {
+	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Checkpoint.About.Path != path {
 		t.Fatalf("%+v, %v", saved, err)
 	}
 	m, err := manifest.Load(manifest.OS{}, path)

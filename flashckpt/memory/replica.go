@@ -82,9 +82,9 @@ func own(path string) error {
 func Prepare(root string) error { return own(root) }
 
 // Both lists the complete checkpoints of a folder below root: replicas, and this node's own.
-func (f *Folder) Both(root string) ([]Held, error) {
+func (f *Folder) Both(root string) ([]Checkpoint, error) {
 	f.Path = f.in(root)
-	own, err := f.Held()
+	own, err := f.Own()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -100,7 +100,7 @@ func TestAReplicaIsItsSlotAndTheOlderOneMakesRoom(t *testing.T) {
 	if !bytes.Equal(got, want) || s.Fault() != nil {
 		t.Error("the replica differs from its slot")
 	}
-	if own, err := f.Held(); err != nil || len(own) != 0 {
+	if own, err := f.Own(); err != nil || len(own) != 0 {
 		t.Errorf("a replica counts as a slot of this node's trainers: %v, %v", own, err)
 	}
 }

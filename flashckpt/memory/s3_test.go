@@ -418,7 +418,7 @@ func TestWhatKilledRanksLeftGoesToABucketWithAllParts(t *testing.T) {
 	writeShard(t, root, dir, 1, 2)
 	writeShard(t, root, dir, 1, 3)
 	saved, err := PersistNewest(t.Context(), func(p string) manifest.FS { return places.On(t.Context(), p, Direct{}) }, root, Left{Job: "default", Run: "r"})
-	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Held.About.Path != at {
+	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Checkpoint.About.Path != at {
 		t.Fatalf("%+v, %v", saved, err)
 	}
 	if m := whole(t, on, at); len(m.Files) != 2 || *m.Files[1].Rank != 1 {

@@ -16,18 +16,18 @@ import (
 
 // wholeShards gives the parts of the newest sharded checkpoint whose parts are all among
 // held, by rank; nil: there is none.
-func wholeShards(held []Held, run string) []Held {
-	byCut := map[cut.ID][]Held{}
+func wholeShards(held []Checkpoint, run string) []Checkpoint {
+	byCut := map[cut.ID][]Checkpoint{}
 	for _, h := range held {
 		if h.About.Shard && h.About.Run == run {
 			id := h.About.Manifest.Cut.ID
 			byCut[id] = append(byCut[id], h)
 		}
 	}
-	var best []Held
+	var best []Checkpoint
 	for _, parts := range byCut {
-		slices.SortFunc(parts, func(a, b Held) int { return cmp.Compare(a.About.Rank, b.About.Rank) })
-		parts = slices.CompactFunc(parts, func(a, b Held) bool { return a.About.Rank == b.About.Rank })
+		slices.SortFunc(parts, func(a, b Checkpoint) int { return cmp.Compare(a.About.Rank, b.About.Rank) })
+		parts = slices.CompactFunc(parts, func(a, b Checkpoint) bool { return a.About.Rank == b.About.Rank })
 		m := &parts[0].About.Manifest
 		if len(parts) == int(m.WorldSize) && parts[len(parts)-1].About.Rank == m.WorldSize-1 &&
 			(best == nil || m.Cut.Order > best[0].About.Manifest.Cut.Order) {
@@ -39,7 +39,7 @@ func wholeShards(held []Held, run string) []Held {
 
 // persistShards writes the parts of all ranks to storage, and the manifest last. Nobody else
 // writes them: the trainers have ended.
-func persistShards(ctx context.Context, on manifest.FS, parts []Held) error {
+func persistShards(ctx context.Context, on manifest.FS, parts []Checkpoint) error {
 	m := parts[0].About.Manifest
 	at := parts[0].About.Path
 	folder := manifest.Dir(at)
@@ -151,7 +151,7 @@ func Gather(on manifest.Bucket, s *Slot) (missing []uint32, err error) {
 	return nil, err
 }
 
-func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (files []manifest.File, state json.RawMessage, err error) {
+func persistShard(ctx context.Context, on manifest.FS, folder string, h Checkpoint) (files []manifest.File, state json.RawMessage, err error) {
 	s, err := Open(h.Slot)
 	if err != nil {
 		return nil, nil, err
@@ -172,7 +172,7 @@ func persistShard(ctx context.Context, on manifest.FS, folder string, h Held) (f
 }
 
 // shardsLeft persists what persistNewest does for checkpoints that are one slot each.
-func shardsLeft(ctx context.Context, on func(path string) manifest.FS, held []Held, run string) (all []Saved) {
+func shardsLeft(ctx context.Context, on func(path string) manifest.FS, held []Checkpoint, run string) (all []Saved) {
 	parts := wholeShards(held, run)
 	if parts == nil {
 		return nil

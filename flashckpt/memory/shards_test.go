@@ -28,7 +28,7 @@ func TestOfAShardedCheckpointAllPartsGoToStorageOrNone(t *testing.T) {
 	writeShard(t, root, dir, 1, 2)
 	_, half := writeShard(t, root, dir, 1, 3) // rank 0 was killed before its copy of step 3 was whole
 	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
-	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Held.About.Path != path {
+	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Checkpoint.About.Path != path {
 		t.Fatalf("%+v, %v", saved, err)
 	}
 	m, err := manifest.Load(manifest.OS{}, path)

@@ -40,7 +40,7 @@ func askSource(ctx context.Context, c *manifest.Checkpoint, w *audit.Where, open
 			return fmt.Errorf("%s offset %d holds no record now, and may have held one: records of this topic are compacted away", w.Name, w.Offset)
 		}
 	}
-	w.Held(held)
+	w.HasRecord(held)
 	return nil
 }
 

@@ -22,7 +22,7 @@ func InMemory(root, path string, b *Ledger) ([]View, error) {
 		if !sameFolder(folders[i].Dir, path) {
 			continue
 		}
-		held, err := folders[i].Held()
+		held, err := folders[i].Own()
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ const fullBytes = "1m"
 
 // InMemory is what was seen of checkpoints in memory.
 type InMemory struct {
-	Held           int `json:"held,omitempty"`             // checkpoints that trainers said were whole in memory
+	Whole          int `json:"held,omitempty"`             // checkpoints that trainers said were whole in memory
 	FromMemory     int `json:"from_memory,omitempty"`      // restores, each compared with its cut
 	FromPeers      int `json:"from_peers,omitempty"`       // the same, from another node's memory
 	Promises       int `json:"promises,omitempty"`         // restores before which a checkpoint was whole in memory that had to be there still
@@ -42,7 +42,7 @@ type InMemory struct {
 }
 
 func (m *InMemory) add(o InMemory) {
-	m.Held += o.Held
+	m.Whole += o.Whole
 	m.FromMemory += o.FromMemory
 	m.FromPeers += o.FromPeers
 	m.Promises += o.Promises
@@ -257,7 +257,7 @@ func (c *crew) judgeMemory(lives []*life, v *Verdict, m *InMemory) {
 	byRank := map[int][]*life{}
 	for _, l := range lives {
 		byRank[l.rank] = append(byRank[l.rank], l) // in order
-		m.Held += len(l.held)
+		m.Whole += len(l.held)
 		for _, r := range l.restored {
 			switch {
 			case r.memory:
