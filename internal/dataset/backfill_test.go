@@ -152,7 +152,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 		liveTopic + "catch_up: {drop_older: 1h}\n":                                             "no such field in catch_up; fields are order, drop_older_than",
 		liveTopic + "catch_up: {drop_older_than: soon}\n":                                      "catch_up.drop_older_than: \"soon\"",
 		strings.Replace(liveTopic, "never", "latest", 1) + "catch_up: {drop_older_than: 1h}\n": "is for a source without an end; set kafka.end: never",
-		"name: a\nfiles: {root: /d}\ndecode: lines\ncatch_up: {drop_older_than: 1h}\n":         "does not go with files, which does not find records by their time",
+		"name: a\nfiles: {root: /d}\ndecode: lines\ncatch_up: {drop_older_than: 1h}\n":         "does not go with files, which does not find records by their time; it is for inputs without an end (end: never) of kafka",
 	} {
 		if _, err := Parse([]byte(text), "a.yaml"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

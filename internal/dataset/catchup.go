@@ -56,10 +56,19 @@ func (c *Check) catchUp(s *Spec) {
 	case u.DropOlderThan < leastAge:
 		c.Fail(field, age, "is too short: nothing would be left to read", "at least "+leastAge.String())
 	case !kind.Dates:
-		c.Fail(field, age, "does not go with "+kind.Name+", which does not find records by their time", "it is for kafka, pulsar and rocketmq with end: never")
+		c.Fail(field, age, "does not go with "+kind.Name+", which does not find records by their time", hintOfDates())
 	case !s.Live():
 		c.Fail(field, age, "is for a source without an end", "set "+kind.Name+".end: never, or begin later with "+kind.Name+".start")
 	}
+}
+
+// hintOfDates names the kinds that catch_up.drop_older_than goes with.
+func hintOfDates() string {
+	names := kindNames(", ", func(k Kind) bool { return k.Dates })
+	if names == "" {
+		return "remove it"
+	}
+	return "it is for inputs without an end (end: never) of " + names
 }
 
 // MarshalJSON writes a word where there is no more to say, as versions before

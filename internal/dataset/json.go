@@ -72,7 +72,7 @@ func (s *Spec) UnmarshalJSON(text []byte) error {
 	type plain Spec
 	err = strictly(rest, (*plain)(s))
 	if err != nil && s.Source == nil {
-		return fmt.Errorf("%w; the sources that this version reads are %s", err, kindNames(", "))
+		return fmt.Errorf("%w; the sources that this version reads are %s", err, kindNames(", ", anyKind))
 	}
 	return err
 }

@@ -142,13 +142,18 @@ func kindNamed(name string) (Kind, bool) {
 	return Kind{}, false
 }
 
-func kindNames(between string) string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Name
+// kindNames joins the names of those registered kinds that can do something.
+func kindNames(between string, can func(Kind) bool) string {
+	var names []string
+	for _, k := range kinds {
+		if can(k) {
+			names = append(names, k.Name)
+		}
 	}
 	return strings.Join(names, between)
 }
+
+func anyKind(Kind) bool { return true }
 
 // Kind returns the kind of the spec's source.
 func (s *Spec) Kind() sources.Kind {
@@ -169,7 +174,7 @@ func (s *Spec) Open(o Opening) (sources.Source, error) {
 	}
 	k, ok := kindNamed(s.Kind().Name)
 	if !ok {
-		return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads %s", s.Name, kindNames(" and "))
+		return nil, fmt.Errorf("dataset %s: it names no source that this version reads; it reads %s", s.Name, kindNames(" and ", anyKind))
 	}
 	return k.Open(s, o)
 }

@@ -66,7 +66,7 @@ func ParseAll(text []byte, filename string) ([]*Spec, error) {
 		return nil, errs
 	}
 	if len(specs) == 0 {
-		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, " + kindNames(" or ") + ", and decode"}}
+		return nil, SpecErrors{{File: filename, Reason: "holds no dataset", Allowed: "a spec has at least name, " + kindNames(" or ", anyKind) + ", and decode"}}
 	}
 	return specs, nil
 }
