@@ -3,7 +3,8 @@
 // shell (shardsvc/serve) loads it from the store, tells it what happened and
 // when (Step), has it encode what became durable (Flush), commits that, and
 // only then sends the replies. It imports sources, shardsvc/line (ranges,
-// geometry, shuffle), shardsvc/cut (what a cut is) and the standard library.
+// geometry, shuffle), shardsvc/cut (what a cut is), shardsvc/rounds (when a group
+// trains its next round) and the standard library.
 //
 // The core has rooms. Each owns its state and stands above those it uses. A room asks
 // the one above it only through a small interface that it declares itself

@@ -7,7 +7,10 @@
 //	demo/        the quick start; demo/report judges it from journals alone
 //	testbroker/  real brokers for tests and demonstrations
 //	toymaster/   a small master for tests of the agent
+//	memsource/   a live source in memory: what an adapter must be able to do
+//	monitoring/  a test of the alerts and the dashboard of docs/MONITORING.md
 //	child/       processes that these tools start, watch and kill
 //
-// No part of the product imports them, except cmd/headrace for the `demo` verb.
+// Of the product only cmd/headrace imports one of them: demo, for the verb `demo`. The
+// benchmark bench/fill imports testbroker, and tests of all packages import what they need.
 package proof
