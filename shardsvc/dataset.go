@@ -133,7 +133,7 @@ func (lg *ledger) removeDataset(id DatasetID) {
 		lg.parts[p.no] = nil
 	}
 	for d.waiting.Len() > 0 {
-		lg.stand(d, d.waiting.Pop(), Deleted, "dataset "+d.name+" was deleted")
+		lg.deleted(d, d.waiting.Pop(), "dataset "+d.name+" was deleted")
 	}
 	lg.dropParked(d, "dataset "+d.name+" was deleted")
 	for _, letter := range []byte{keyDataset, keyPartition, keySegment, keySettled, keyAck, keyTries, keyExcluded, keyDropped, keyLetter, keyTransaction} {

@@ -63,7 +63,7 @@ func (lg *ledger) dropParked(d *dataset, reason string) {
 	for _, w := range lg.holders {
 		w.parked = slices.DeleteFunc(w.parked, func(k parked) bool {
 			if k.ds == d.id {
-				lg.stand(d, k.r, Deleted, reason)
+				lg.deleted(d, k.r, reason)
 			}
 			return k.ds == d.id
 		})

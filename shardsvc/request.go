@@ -225,10 +225,10 @@ func (lg *ledger) endedAll(w *holder) {
 	}
 }
 
-// stand tells one request and closes it.
-func (lg *ledger) stand(d *dataset, r request, state State, reason string) {
+// deleted tells one request that its dataset is not there any more, and closes it.
+func (lg *ledger) deleted(d *dataset, r request, reason string) {
 	r.w.waiting--
-	lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: state, Reason: reason})
+	lg.reply(Reply{To: r.w.session(), Kind: ReplyStanding, Request: r.id, Worker: r.w.number, Dataset: d.id, State: Deleted, Reason: reason})
 }
 
 func (lg *ledger) grant(l *lease, id uint64) {

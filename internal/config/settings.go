@@ -103,13 +103,13 @@ var settings = []setting{
 		}},
 	{key: "session_ttl", def: "5s", usage: "how long an agent that is not heard keeps its leases",
 		set: func(c *Config, v []string) (err error) {
-			c.SessionTTL, err = duration(v[0], 500*time.Millisecond, 10*time.Minute)
+			c.SessionTTL, err = duration(v[0], 10*time.Minute)
 			return err
 		}},
 	{key: "lost_after", usage: "model shared: how long an agent may be silent before what its trainers had in hand goes to others; at least the session's TTL (default)",
 		set: func(c *Config, v []string) (err error) {
 			if v[0] != "" {
-				c.LostAfter, err = duration(v[0], 500*time.Millisecond, time.Hour)
+				c.LostAfter, err = duration(v[0], time.Hour)
 			}
 			return err
 		}},
@@ -318,13 +318,16 @@ func oneOf(v string, legal ...string) error {
 	return nil
 }
 
-func duration(v string, low, high time.Duration) (time.Duration, error) {
+// leastTTL: agents renew their sessions several times in a TTL.
+const leastTTL = 500 * time.Millisecond
+
+func duration(v string, most time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(v)
 	if err != nil {
 		return 0, errors.New("not a duration, as in 500ms, 5s or 10m")
 	}
-	if d < low || d > high {
-		return 0, fmt.Errorf("must be from %v to %v", low, high)
+	if d < leastTTL || d > most {
+		return 0, fmt.Errorf("must be from %v to %v", leastTTL, most)
 	}
 	return d, nil
 }

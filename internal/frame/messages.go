@@ -13,7 +13,6 @@ type Hello struct {
 	Job         string        `json:"job"`    // "": whatever the agent serves
 	Rank        uint32        `json:"rank"`
 	WorldSize   uint32        `json:"world_size"`
-	LocalRank   uint32        `json:"local_rank"`
 	Attempt     uint32        `json:"attempt"`
 	Incarnation Incarnation   `json:"incarnation"`
 	PID         int32         `json:"pid"`

@@ -92,7 +92,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 }
 
 func (c *checkpoints) Bind(ctx context.Context, req *headracev1.BindCutRequest) (*headracev1.BindCutReply, error) {
-	if err := absolute("path", req.Path); err != nil {
+	if err := absolute(req.Path); err != nil {
 		return nil, err
 	}
 	return &headracev1.BindCutReply{}, c.change(ctx, &shardsvc.BindCut{Cut: req.Cut, Path: req.Path})
@@ -189,7 +189,7 @@ func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*cut.Cut, error) 
 	if len(req.Body) == 0 {
 		return nil, nil // the start
 	}
-	if err := absolute("path", req.Path); err != nil {
+	if err := absolute(req.Path); err != nil {
 		return nil, err
 	}
 	to, err := cut.ParseJSON(req.Body)
@@ -204,11 +204,11 @@ func (c *checkpoints) rewindTo(req *headracev1.RewindRequest) (*cut.Cut, error) 
 
 // absolute refuses a relative path: the master and its trainers may have different working
 // directories. s3://bucket/... means the same everywhere.
-func absolute(field, path string) error {
+func absolute(path string) error {
 	if filepath.IsAbs(path) || strings.HasPrefix(path, "s3://") {
 		return nil
 	}
-	return statusOf(codes.InvalidArgument, fmt.Errorf("%s %q: must be absolute", field, path), detail{Field: field})
+	return statusOf(codes.InvalidArgument, fmt.Errorf("path %q: must be absolute", path), detail{Field: "path"})
 }
 
 // checkpoint returns the newest bound cut, for status. For private, each rank has a newest

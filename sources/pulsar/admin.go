@@ -115,12 +115,11 @@ type cursorInfo struct {
 
 // internalStats is the layout of a topic now.
 type internalStats struct {
-	LastConfirmed  string                `json:"lastConfirmedEntry"`
-	CurrentEntries int64                 `json:"currentLedgerEntries"`
-	CurrentSize    int64                 `json:"currentLedgerSize"`
-	State          string                `json:"state"`
-	Ledgers        []ledgerInfo          `json:"ledgers"`
-	Cursors        map[string]cursorInfo `json:"cursors"`
+	LastConfirmed string                `json:"lastConfirmedEntry"`
+	CurrentSize   int64                 `json:"currentLedgerSize"`
+	State         string                `json:"state"`
+	Ledgers       []ledgerInfo          `json:"ledgers"`
+	Cursors       map[string]cursorInfo `json:"cursors"`
 }
 
 // infoOf is a topic's metadata. Pulsar has it also while no broker has loaded the topic.
