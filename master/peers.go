@@ -43,8 +43,10 @@ type peerHere struct {
 	heard time.Time
 }
 
-// newPeers begins with a version that no earlier master's was, as far as clocks go: an agent
-// says which one it knows.
+// newPeers makes the list. Agents say which version of it they know, and get the list if it
+// is another one now. So a new master must not use a version again that an earlier one has
+// used: it begins with the time, in ns. Only a wall clock that shows the same nanosecond
+// twice could break that.
 func newPeers(job string, now func() time.Time) *peers {
 	start := now()
 	return &peers{job: job, now: now, started: start, version: uint64(start.UnixNano()), agents: map[string]*peerHere{}}

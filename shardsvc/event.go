@@ -67,8 +67,8 @@ type Options struct {
 	Backfill Backfill
 	// DropOld: records of the source that are too old are excluded (Aged).
 	DropOld bool
-	// Resume is that of processes that do not say it. One model has one past: no two
-	// datasets say different ones.
+	// Resume is how processes go on that do not say it themselves. All datasets of a job that
+	// say it say the same, because the job has one model.
 	Resume Resume
 }
 

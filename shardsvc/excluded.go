@@ -182,10 +182,10 @@ func (e *exclusion) follows(f *exclusion) bool {
 	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind && e.kind != badRecord
 }
 
-// givesWay is what is excluded of pass n here, and in the model of the cut at l. A job comes
-// to that if it goes back to an older cut, what lies behind that cut is excluded, and then
-// it goes on from a newer cut after all, which only storage has kept. Bad records stay
-// excluded.
+// givesWay returns what is excluded here in pass n although it is in the model of the cut at
+// l. It happens like this: cuts 100 and 200 are saved. The job goes back to cut 100, and
+// records after it are excluded. Then the job goes on from cut 200 after all, which has them,
+// and which only storage has kept. Bad records stay excluded.
 func (p *partition) givesWay(n uint32, l *lines) (give line.Map) {
 	all := ofPass(p.excluded, n)
 	if len(all) == 0 {
@@ -215,8 +215,8 @@ func (p *partition) givesWay(n uint32, l *lines) (give line.Map) {
 	return give
 }
 
-// readmit ends the exclusion of what the cut at l has in its model, and counts its units.
-// The passes that have some of it are not folded.
+// readmit ends the exclusion of records that are in the model of the cut at l, and returns
+// how many units they are. No pass that has such records may be folded.
 func (lg *ledger) readmit(p *partition, l *lines) (units int64) {
 	for _, ps := range p.passes {
 		for _, s := range p.givesWay(ps.n, l) {

@@ -53,8 +53,8 @@ func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
 }
 
 // settledBy says whether everything that h claims is settled, and no rank but w's settled
-// it. Who settled what is not kept where acks fold at once: there, all of a folded pass is
-// settled as the settled rows of any other pass are.
+// it. In a shared model acks fold at once, so it is not known which rank settled what: then
+// it is enough that everything is settled. All of a folded pass is.
 func (lg *ledger) settledBy(w *holder, h *Held) bool {
 	if w.state == fenced {
 		return false
@@ -75,7 +75,7 @@ func (lg *ledger) ofFoldedPass(h *Held) bool {
 	return p != nil && p.ds.id == h.Dataset && h.Token.Epoch == lg.epoch && h.Pass < p.folded
 }
 
-// claimed gives the part of h that is not settled, on the line: [from, end).
+// claimed returns the part of h that is not settled, on the line: [from, end).
 func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 	p := lg.partition(h.Partition)
 	if p == nil || p.ds.id != h.Dataset || h.Token.Epoch != lg.epoch || h.Pass < p.folded || h.Pass >= p.begun() {

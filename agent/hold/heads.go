@@ -2,11 +2,13 @@ package hold
 
 import pb "github.com/headrace/headrace/api/headrace/v1"
 
-// headSeen: of a lease that ends ahead of head only what is there counts as work.
-// A stream whose readers all wait wants more: records may be in other partitions.
-// A reader may see less than the master: of an open transaction of Kafka it sees nothing.
-// The master hears of heads with what is said anyway, and at once where the lease's
-// end is reached, because what lies behind it is nobody's yet.
+// headSeen takes in where a reader says that the input of a lease ends for now. If a lease
+// ends ahead of head, only records below head count as work. So a stream whose readers all
+// wait asks for more: records may be in other partitions.
+//
+// A reader may see a lower head than the master: it sees no records of an open transaction of
+// Kafka. The master hears of a new head with the next message. If the head has reached the
+// end of the lease, it hears at once, because no worker has the records after that end yet.
 func (c *Core) headSeen(l *lease, ev *HeadSeen) {
 	if l.dead || l.met && ev.Head < l.head {
 		return

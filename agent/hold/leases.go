@@ -155,16 +155,16 @@ func (c *Core) failed(l *lease, ev *Failed) {
 	}
 }
 
-// gap is where a partition could not be read on, or a grant went back for that. Grants
-// that were on their way when that was said would overtake it: they answer a request
-// that was open then.
+// gap is a place from which a partition could not be read on. Records after it must not be
+// delivered before it was read. But grants of such records may be on their way already: they
+// answer requests that were open when the master was told of the gap.
 type gap struct {
 	partition, pass uint32
 	segment, at     int64
 	request         uint64 // the last one made before
 }
 
-// missing: k has to come again before what lies behind it.
+// missing notes a gap: k has to come again before what lies after it.
 func (s *stream) missing(k gap) {
 	if n := len(s.requests); n > 0 {
 		k.request = s.requests[n-1]
@@ -172,9 +172,10 @@ func (s *stream) missing(k gap) {
 	}
 }
 
-// overtakes: what lies before g could not be read, and was not granted again. Of
-// requests that were open, it is not known what the master had heard when it
-// answered them; in doubt what it gave goes back, and is asked for again.
+// overtakes says whether g lies after a gap that was not granted again yet. The caller then
+// gives g back and asks again. Only answers to requests that were open when the gap was noted
+// count: the master may have answered them before it heard of the gap. Nobody knows whether
+// it had, so in doubt the grant goes back.
 func (s *stream) overtakes(g *pb.Grant) bool {
 	behind := func(k gap) bool { return g.Request <= k.request && g.Partition == k.partition && k.before(g) }
 	if slices.ContainsFunc(s.gaps, behind) {

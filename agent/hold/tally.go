@@ -17,7 +17,7 @@ func (t *Tally) Add(o Tally) {
 	t.Seen(o.Newest)
 }
 
-// Seen: one of them is of that time; 0 is none.
+// Seen counts the event time of a record; 0: it has none.
 func (t *Tally) Seen(ms int64) {
 	switch {
 	case ms == 0:
@@ -28,9 +28,10 @@ func (t *Tally) Seen(ms int64) {
 	}
 }
 
-// ack is a prefix that the master has not answered. What it tells is of [from,
-// prefix), which only he can add up who knows that all below from, and nothing else,
-// is settled: so it is never changed once it may have been sent.
+// ack is a prefix that the master has not answered. Its Tally counts the records of [from,
+// prefix). The master adds it only if exactly what lies below from is settled there. So once
+// an ack may have been sent, it is never changed. Example: [100, 150) was sent with 50
+// records. What is stepped next becomes a second ack, [150, 180).
 type ack struct {
 	from, prefix int64
 	step         int64

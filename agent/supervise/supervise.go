@@ -181,9 +181,9 @@ type group struct {
 
 	oom     *memoryKills
 	notes   string      // folder in which workers say why they end
-	quick   map[int]int // by local rank, -1 of the group: failures in a row, each soon after its start
+	quick   map[int]int // by local rank: how often in a row a worker failed soon after its start; -1: the whole group
 	due     chan func() error
-	waiting map[int]*wait // starts that wait, by local rank
+	waiting map[int]*wait // workers whose next start waits, by local rank
 
 	cluster cluster // of Roles
 }

@@ -122,8 +122,8 @@ func text(i int, filling string) []byte {
 	return fmt.Appendf(nil, "%s:%08x:cer", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// number finds the text in a record and checks it: the last one, for what stands
-// before it may be any bytes.
+// number finds the text in a record, checks it and returns its number. Any bytes may stand
+// before the text, even others that look like one, so the last one counts.
 func number(record []byte) (int, error) {
 	s := string(record)
 	to := strings.LastIndex(s, ":cer")

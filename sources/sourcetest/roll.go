@@ -84,8 +84,9 @@ func (s *suite) rollover() {
 	}
 	cancel()
 	for range readers {
-		// The one who gave a range that ends ahead of head ends it where its segment was
-		// sealed; whoever reads on from the end of such a range would begin behind that.
+		// These ranges end ahead of where their segments were sealed. The master cuts such a
+		// range short at the seal. Until then its reader waits. If the reader ended by itself,
+		// reading would go on from the end of its range, which lies after the seal.
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			s.Errorf("a reader ahead of where its segment was sealed has ended: %v", err)
 		}

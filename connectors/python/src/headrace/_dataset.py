@@ -162,8 +162,8 @@ class Dataset:
         of the batches of exactly `rows` rows of this rank's virtual ranks.
 
         They are those virtual ranks v with v % world_size == rank, in their order.
-        Only the end of a virtual rank's records shortens its last batch; behind it
-        it is not in the list any more, and behind the last one's there is no list.
+        A virtual rank's last batch may be shorter. After that the virtual rank is not in
+        the list any more. After the last batch of all of them there is no further list.
 
         rounds=True: every rank gets the same number of lists, so that a synchronous
         group (DDP) may reduce once for each. A rank whose virtual ranks have no record

@@ -97,7 +97,7 @@ class Deltas:
         return captured
 
     def saved(self, folder: str, cut: str) -> None:
-        """What was captured is on storage."""
+        """Notes that the captured state is on storage now."""
         if self._pending is not None:
             self._based_on(self._pending, folder, cut)
 
@@ -112,22 +112,23 @@ class Deltas:
             )
 
     def failed(self) -> None:
-        """It is not. Deltas go on from their base; without a base the next save is whole."""
+        """Notes that the captured state did not get to storage. Deltas go on from their base;
+        without a base the next save is whole."""
         self._pending = None
 
     # Saves that are copied into memory, and go to storage from there.
 
     def flatten(self, state: Any) -> _state.Captured:
-        """As _state.flatten. Raises TypeError, also of a table that is not in the state, and
-        CheckpointError of a touched row that the table does not have."""
+        """Does what _state.flatten does. Raises TypeError, also if a table is not in the state,
+        and CheckpointError if a touched row is not in its table."""
         return _state.capture(state, frozenset(), self._all(), copy=False, own=self._own)
 
     def copied(self, flat: _state.Captured) -> int:
-        """The state was copied, all of it. Gives the copy's number."""
+        """Notes that the whole state was copied. Returns the copy's number."""
         return self._sized({place: int(flat.arrays[name].shape[0]) for place, name in flat.tables.items()})
 
     def _sized(self, sizes: dict[str, int]) -> int:
-        """A copy was taken of tables with so many rows. Gives its number."""
+        """Notes a copy of tables with so many rows. Returns its number."""
         self._copies += 1
         for place, rows in sizes.items():
             table = self._tables.get(place)
@@ -142,7 +143,8 @@ class Deltas:
         return {place: self._checked(place, lambda value: None, {}) for place in self.names}
 
     def _checked(self, place: str, changed: _state.Changed, sizes: dict[str, int]) -> _state.Changed:
-        """The same of a table that has all rows that touch() was told of. sizes: how many it has."""
+        """Returns `changed` with a check: it raises CheckpointError if touch() was told of a row
+        that the table does not have. It also notes the number of the table's rows in sizes."""
 
         def of(value: Any) -> Any:
             rows, table = int(value.shape[0]), self._tables.get(place)
@@ -158,8 +160,8 @@ class Deltas:
         return of
 
     def holds(self, cut: str, number: int) -> None:
-        """The copy is the checkpoint of a cut. A step that is saved twice has one: of the two
-        copies the older one has more rows to save."""
+        """Notes that the copy is the checkpoint of a cut. If a step is saved twice, both copies
+        have the same cut. The number of the older copy stays: from it more rows are saved."""
         with self._lock:
             self._numbers.setdefault(cut, number)
             while len(self._numbers) > HELD:
@@ -226,7 +228,8 @@ class Deltas:
 
 
 def _counted(place: str, changed: _state.Changed, sizes: dict[str, int]) -> _state.Changed:
-    """The same, and sizes gets the number of the table's rows."""
+    """Returns `changed`. When it is called, it also notes the number of the table's rows in
+    sizes."""
 
     def of(value: Any) -> _state.Rows | None:
         sizes[place] = int(value.shape[0])

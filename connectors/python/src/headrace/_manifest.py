@@ -102,15 +102,15 @@ class Manifest:
 
 
 def crc64(data: Any, before: int = 0) -> int:
-    """CRC-64/NVME of a buffer, behind what `before` is of."""
+    """Returns the CRC-64/NVME of a buffer. before: that of the bytes before it, to go on from."""
     global _crc64
-    if _crc64 is None:  # only who saves or restores pays for the import
+    if _crc64 is None:  # imported here: only programs that save or restore pay for it
         _crc64 = importlib.import_module("awscrt.checksums").crc64nvme
     return int(_crc64(data, before))
 
 
 def folder_name(step: int, rank: int | None, cut: str) -> str:
-    """What a checkpoint's folder is called; readers take nothing from it."""
+    """Returns the name of a checkpoint's folder. It is for people: nothing reads it."""
     return f"step-{step:010d}{'' if rank is None else f'-rank-{rank}'}-{cut}"
 
 

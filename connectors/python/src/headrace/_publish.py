@@ -117,7 +117,7 @@ def manifest_of(
 
 
 def seal(fields: dict[str, Any]) -> bytes:
-    """The bytes of a manifest or a part: JSON that ends in its own checksum."""
+    """Returns the bytes of a manifest or a part: JSON that ends in its own checksum."""
     body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()[:-1]
     sealed = body + b',"crc64nvme":"%016x"}\n' % _manifest.crc64(body)
     if len(sealed) > _manifest.MAX_BYTES:
@@ -127,8 +127,8 @@ def seal(fields: dict[str, Any]) -> bytes:
 
 
 def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
-    """Writes a manifest or a part beside its place, durably; gives where. The names
-    of the files in the folder are durable before it."""
+    """Writes a manifest or a part beside its place, durably, and returns the path. The names
+    of the other files in the folder are durable before."""
     folder, base = os.path.split(path)
     temp = os.path.join(folder, f".{base}.{cut}.tmp")
     sealed = seal(fields)
@@ -142,9 +142,10 @@ def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
 
 
 def publish(temp: str, path: str) -> None:
-    """The rename that makes the checkpoint one, made durable. Where it is not, for the
-    folder cannot be synced, the checkpoint counts all the same: whoever finds it
-    tries again. Only nobody may be told that it stays."""
+    """Renames the manifest to its place, which makes the checkpoint count, and makes that
+    durable. If the folder cannot be synced, CheckpointError says so. The checkpoint is there
+    and counts for whoever finds it, but a power failure may take it away, so it must not be
+    bound."""
     with room(path, os.path.getsize(temp)), _or_gone(temp):
         os.rename(temp, path)
     folder = os.path.dirname(path)

@@ -52,7 +52,7 @@ _POPULATE = 0x8000
 
 
 class _Loan(weakref.ref[NDArray[np.uint8]]):
-    """Of a frame's payload; says of which use of which region."""
+    """A weak reference to a frame's payload. It knows which use of which region the payload is."""
 
     __slots__ = ("forked", "region", "use")
     region: int
@@ -69,7 +69,7 @@ class _Region:
 
 
 class Regions:
-    """Of one data connection; used by the thread that iterates."""
+    """The regions of one data connection. Only the thread that iterates uses them."""
 
     __slots__ = ("__weakref__", "_held", "_known", "_mapped", "_returned", "_useless")
 
@@ -82,8 +82,8 @@ class Regions:
         _all[weakref.ref(self, _all.pop)] = None
 
     def map(self, number: int, message: NDArray[np.uint8], fds: list[int]) -> None:
-        """The agent has a region for us. An interrupted call comes again. Raises
-        ProtocolError."""
+        """Maps a region that the agent offers. If a call was interrupted, the caller calls
+        again. Raises ProtocolError."""
         size = _unpack(_SIZE, wire.REGION, message)[0]
         if number in self._known:
             if number not in self._mapped:  # interrupted before that, or it was said, which twice does no harm
@@ -104,12 +104,12 @@ class Regions:
             self._mapped.append(number)
 
     def forget(self, number: int) -> None:
-        """The agent fills the region no more; arrays in it stay."""
+        """Forgets a region that the agent does not fill any more. Arrays in it stay valid."""
         self._known.pop(number, None)
 
     def payload(self, message: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The payload of the frame that FRAME_AT tells of. An interrupted call comes
-        again with the same message, until done(). Raises ProtocolError."""
+        """Returns the payload of the frame that FRAME_AT names. If a call was interrupted, the
+        caller calls again with the same message, until done(). Raises ProtocolError."""
         number, use, offset, length = _unpack(_FRAME_AT, wire.FRAME_AT, message)
         region = self._known.get(number)
         if region is None:

@@ -233,9 +233,12 @@ def _exact(trainer: Trainer, place: Place, step: int) -> Restored | None:
 
 
 def _newest(trainer: Trainer, place: Place) -> Restored | None:
-    """Offers the newest that verifies here, until the master takes one: it may know
-    of a newer one, or that one was voided. Who starts a shared model over offers none;
-    in the others the master holds that against an offer."""
+    """Goes back to the newest checkpoint. It offers the master the newest one that verifies
+    here. The master may know a newer one, or that this one was voided; then the next one
+    is offered, until the master takes one.
+
+    A process that starts a shared model over offers none. In the other model kinds it offers
+    one too, and the master decides."""
     failed: list[str] = []
     faults: list[str] = []
     better: str | None = None  # path of a newer one that the master knows of
@@ -274,7 +277,8 @@ def _newest(trainer: Trainer, place: Place) -> Restored | None:
 
 
 def _pick(place: Place, better: str | None, failed: list[str], faults: list[str]) -> Manifest | None:
-    """The one at `better`, else the newest here that verifies and did not fail before."""
+    """Returns the checkpoint at `better`, or else the newest here that verifies and did not
+    fail before."""
     if better is not None:
         return place.load(better)
     before = set(failed)

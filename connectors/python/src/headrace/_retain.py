@@ -23,9 +23,9 @@ _CLOCK = time.time() - time.monotonic()  # what the wall clock is ahead by
 
 
 def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, patience: float) -> None:
-    """Keeps the `keep` newest checkpoints that this rank saves, and removes older
-    ones: unbound at the master first, then the manifest, then the data. What went
-    wrong is logged: the checkpoint at `newest` is as good as ever."""
+    """Keeps the `keep` newest checkpoints of this rank and removes older ones: first the
+    master drops the cut, then the manifest goes, then the data. Errors are only logged,
+    because the checkpoint at `newest` is good whatever happens here."""
     try:
         for old in removable(own(trainer, directory), keep, newest):
             _cuts.drop(trainer, old.cut_id, f"retention keeps {keep}")
@@ -40,12 +40,14 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
 
 
 def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
-    """What may go of one rank's checkpoints. The one that was just written stays,
-    pinned ones stay, and what any that stays needs.
+    """Returns those of one rank's checkpoints that may be removed. These stay: the `keep`
+    newest, the one that was just written, pinned ones, and those that one of these needs.
 
-    One that was frozen before another with the same or a lower step is of a past
-    that the job went back behind: its cut was voided then, so it counts for nothing.
-    In a shared model it is no such thing: each process of a rank counts its own steps.
+    Only checkpoints of the present run count for `keep`. Example: steps 100, 200 and 300 are
+    saved, the job goes back to step 100 and saves step 200 again. The earlier 200 and the 300
+    were voided then. They are found by their order: another one with the same or a lower
+    step was frozen later. In a shared model steps say nothing of this, because each process
+    of a rank counts its own.
     """
     found = sorted(found, key=lambda m: m.frozen, reverse=True)
     stay: list[Manifest] = []
@@ -70,7 +72,7 @@ def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
 
 
 def own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
-    """Those that a Checkpointer of this rank has written there."""
+    """Returns the checkpoints there that a Checkpointer of this rank has written."""
     rank = trainer.rank if trainer.model == "private" else None
     return [
         m
@@ -83,10 +85,12 @@ def own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
 
 
 def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float) -> None:
-    """Removes what saves have left that were killed: folders without a manifest in
-    which nothing has changed for longer than a save may take. A clock that was set
-    meanwhile makes nothing old, nor one that is ahead of the file system's: that
-    showed the time of `newest` a moment ago."""
+    """Removes what killed saves have left: folders without a manifest in which nothing
+    has changed for longer than a save may take.
+
+    The age must be right whatever the clocks show. So "now" is the earliest of three times:
+    the wall clock, the wall clock of the start plus the time passed since, and the time that
+    the file system gave to `newest` a moment ago."""
     now = min(time.time(), time.monotonic() + _CLOCK, os.stat(newest).st_mtime)
     of_rank = f"-rank-{trainer.rank}-" if trainer.model == "private" else "-"
     for name in os.listdir(directory):

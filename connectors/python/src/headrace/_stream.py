@@ -113,8 +113,10 @@ class Stream:
             stop = frame.rows
         if monotonic() >= channel.trust:  # this process, or its agent, stood still
             self._trainer.control.trust.wait(channel)
+        # The control thread sets yields_paused and then reads yielded. Here it is the other way
+        # round, so one of the two threads sees what the other one did.
         channel.yielded = number
-        if channel.yields_paused:  # looked at behind the count, as the control thread looks at that behind it
+        if channel.yields_paused:
             self._trainer.control.yields.enter(channel, number)
         channel.rows += stop - start
         return self._batch(frame, start, stop, self, number + self._before)
