@@ -29,14 +29,14 @@ func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 		return nil, err
 	}
 	if (body.Rank != cut.Group) != (lg.perRank) {
-		return nil, fmt.Errorf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), lg.cfg.Model)
+		return nil, fmt.Errorf("the checkpoint is that of %s, and the job's model is %s", kindOf(int64(body.Rank)), lg.cfg.Model)
 	}
 	var all []fitted
 	for i := range body.Datasets {
 		s := &body.Datasets[i]
 		d := lg.named(s.Name)
 		if d == nil {
-			return nil, fmt.Errorf("dataset %q of the cut is not applied: headrace dataset apply -f FILE first", s.Name)
+			return nil, fmt.Errorf("dataset %q of the checkpoint is not applied: headrace dataset apply -f FILE first", s.Name)
 		}
 		if err := d.fits(s); err != nil {
 			return nil, fmt.Errorf("dataset %q: %w", s.Name, err)
@@ -77,11 +77,11 @@ func (d *dataset) fits(s *cut.Dataset) error {
 	has := cmp.Or(s.Shuffle, &cut.Shuffle{})
 	switch o := &d.opt; {
 	case o.Shuffle != (s.Shuffle != nil) || o.Shuffle && (o.Seed != has.Seed || o.Block != has.Block || o.InOrder != has.InOrder):
-		return fmt.Errorf("it is shuffled otherwise than the cut: shuffle %v seed %d block %d, the cut has %v, %d, %d", o.Shuffle, o.Seed, o.Block, s.Shuffle != nil, has.Seed, has.Block)
+		return fmt.Errorf("its shuffle is not that of the checkpoint: shuffle %v seed %d block %d here, %v, %d, %d there", o.Shuffle, o.Seed, o.Block, s.Shuffle != nil, has.Seed, has.Block)
 	case o.VirtualRanks != has.VirtualRanks:
-		return fmt.Errorf("it has %d virtual ranks, the cut has %d: their batches are others", o.VirtualRanks, has.VirtualRanks)
+		return fmt.Errorf("it has %d virtual ranks, and in the checkpoint it had %d: with another number the batches are not the same", o.VirtualRanks, has.VirtualRanks)
 	case o.Unit != s.Unit:
-		return fmt.Errorf("it counts %s, the cut %s", o.Unit, s.Unit)
+		return fmt.Errorf("it counts %s, and in the checkpoint it counted %s", o.Unit, s.Unit)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 		}
 	}
 	if has, u := d.opt.UnitOf(q.Identity), cmp.Or(q.Unit, d.opt.Unit); has != u {
-		return f, fmt.Errorf("partition %s counts %s, in the cut it counts %s", q.Label(), has, u)
+		return f, fmt.Errorf("partition %s counts %s, and in the checkpoint it counted %s: its kind of source or its format was changed", q.Label(), has, u)
 	}
 	if f.p == nil {
 		in := d.opt.inputOf(q.Identity) // the partitions of one input are listed together
@@ -117,7 +117,7 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 			return d.fitLost(q)
 		}
 		if d.partsAll || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.in == in }) {
-			return f, fmt.Errorf("the cut is of partition %s, which it has not: it has %s. Was the topic, or the files, deleted and made again? Then the cut's records are not those of the source any more", inFull(q.Name, q.Identity), d.identities())
+			return f, fmt.Errorf("the checkpoint has read partition %s. The dataset does not have that partition: it has %s. If the topic or the files were deleted and made again, the checkpoint's records do not exist any more, and the job can only start over (resume=start)", inFull(q.Name, q.Identity), d.identities())
 		}
 		return d.fitNew(q)
 	}
@@ -142,9 +142,9 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	}
 	switch last := len(q.Segments); {
 	case with.Complete && len(f.segments) > 0:
-		return f, refusal(RefusedSegments, "partition %s ends with segment %d, the cut has segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
+		return f, refusal(RefusedSegments, "partition %s ends with segment %d, and the checkpoint has read segment %d (%s): the source has changed", q.Label(), with.LastSeg, f.segments[0].ID, f.segments[0].Name)
 	case d.opt.Shuffle && last > 0 && with.LastSeg > q.Segments[last-1].ID:
-		return f, fmt.Errorf("partition %s: the cut is shuffled over its segments up to %d, and here are some up to %d: positions do not mean the same records", q.Label(), q.Segments[last-1].ID, with.LastSeg)
+		return f, fmt.Errorf("partition %s has segments up to %d now, and the checkpoint was shuffled over those up to %d. With more segments the shuffled order is another one, so its positions do not mean the same records: move files that came later out of the folder, or set the end that the topic had then", q.Label(), with.LastSeg, q.Segments[last-1].ID)
 	default:
 		f.complete = q.Complete && !with.Complete && last > 0 && with.LastSeg <= q.Segments[last-1].ID
 	}
@@ -192,13 +192,13 @@ func (f *fitted) into(p *partition) (err error) {
 		p.Complete = true
 	}
 	if int64(q.Done)+int64(len(q.Passes)) > int64(d.opt.Passes) {
-		return fmt.Errorf("partition %s: the cut is in a pass beyond the last, the dataset has %d", q.Label(), d.opt.Passes)
+		return fmt.Errorf("partition %s: the checkpoint is in a pass after the last one, the dataset has %d: set passes higher", q.Label(), d.opt.Passes)
 	}
 	if q.Later() && !p.Complete {
-		return fmt.Errorf("partition %s: the cut is beyond the first pass, and not all segments are known", q.Label())
+		return fmt.Errorf("partition %s: the checkpoint is in a later pass than the first, and not all segments are known yet", q.Label())
 	}
 	if n := len(q.Passes); n > 0 && q.Passes[n-1].Pass >= uint32(d.opt.Passes) {
-		return fmt.Errorf("partition %s: the cut is in pass %d, the dataset has %d", q.Label(), q.Passes[n-1].Pass, d.opt.Passes)
+		return fmt.Errorf("partition %s: the checkpoint is in pass %d, counted from 0, and the dataset has %d passes: set passes higher", q.Label(), q.Passes[n-1].Pass, d.opt.Passes)
 	}
 	if f.sets, err = p.sets(q); err != nil {
 		return fmt.Errorf("partition %s: %w", q.Label(), err)
@@ -272,23 +272,23 @@ func (p *partition) beginAt(s *sources.Segment) bool {
 func (p *partition) agrees(s *sources.Segment, base int64) error {
 	i := p.SegByID(s.ID)
 	if i < 0 {
-		return refusal(RefusedSegments, "partition %s: segment %d (%s) of the cut is not known", p.label(), s.ID, s.Name)
+		return refusal(RefusedSegments, "partition %s: segment %d (%s) of the checkpoint is not known", p.label(), s.ID, s.Name)
 	}
 	g := &p.Segs[i]
 	if g.Name != s.Name {
-		return fmt.Errorf("partition %s: segment %d is %s, in the cut it is %s: positions do not mean the same records", p.label(), s.ID, g.Name, s.Name)
+		return fmt.Errorf("partition %s: segment %d is %s, and in the checkpoint it was %s: positions do not mean the same records", p.label(), s.ID, g.Name, s.Name)
 	}
 	trimmed := g.Sealed && s.Sealed && (len(g.Locator) == 0) != (len(s.Locator) == 0) || len(g.Locator)+len(s.Locator) == 0
 	if !bytes.Equal(g.Locator, s.Locator) && !trimmed {
-		return refusal(RefusedChanged, "partition %s: segment %d (%s) is not what it was when the cut was taken: the source has changed", p.label(), s.ID, s.Name)
+		return refusal(RefusedChanged, "partition %s: segment %d (%s) is not what it was when the checkpoint was saved: the source has changed", p.label(), s.ID, s.Name)
 	}
 	folded := trimmed && g.Sealed && s.Sealed && s.Start < g.Start && g.LineEnd() == base+s.End-s.Start
 	if g.Start != s.Start && !folded || s.Sealed && g.Sealed && g.End != s.End || g.Sealed && s.End > g.End {
-		return refusal(RefusedChanged, "partition %s: segment %d (%s) is [%d, %d), in the cut [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
+		return refusal(RefusedChanged, "partition %s: segment %d (%s) is [%d, %d), and in the checkpoint it was [%d, %d): the source has changed", p.label(), s.ID, g.Name, g.Start, g.End, s.Start, s.End)
 	}
 	if s.End > g.End {
 		if i != len(p.Segs)-1 || p.Total+s.End-g.End > line.Max {
-			return fmt.Errorf("partition %s: segment %d ends at %d, in the cut at %d", p.label(), s.ID, g.End, s.End)
+			return fmt.Errorf("partition %s: segment %d ends at %d, and in the checkpoint at %d", p.label(), s.ID, g.End, s.End)
 		}
 		p.SetEnd(s.End)
 	}
@@ -309,7 +309,7 @@ func (p *partition) knowsNone(more []sources.Segment) error {
 	for i := range more {
 		s := &more[i]
 		if g := known[s.Name]; g != nil && s.Name != "" && bytes.Equal(g.Locator, s.Locator) {
-			return refusal(RefusedSegments, "partition %s: segment %d (%s) of the cut is segment %d here: positions do not mean the same records", p.label(), s.ID, s.Name, g.ID)
+			return refusal(RefusedSegments, "partition %s: segment %d (%s) of the checkpoint is segment %d here: positions do not mean the same records", p.label(), s.ID, s.Name, g.ID)
 		}
 	}
 	return nil
@@ -462,7 +462,7 @@ func (lg *ledger) taken(r *account, own *lines, all []fitted) error {
 			}
 			for _, x := range free {
 				at := ps.StartPlace(x.Start)
-				where := fmt.Sprintf("partition %s pass %d: records of the cut from segment %d offset %d on", f.p.label(), n, at.Segment, at.Offset)
+				where := fmt.Sprintf("partition %s pass %d: records of the checkpoint from segment %d offset %d on", f.p.label(), n, at.Segment, at.Offset)
 				if ps.settles(x.Start, x.End, r) {
 					return refusal(RefusedTaken, "%s are in another model, or excluded, by now", where)
 				}

@@ -120,9 +120,9 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 	for _, model := range perRank {
 		body := listedWorld(t, model, true, Options{}, file(0, "a", 20), file(1, "b", 20)).cutOf(3)
 		for want, files := range map[string][]sources.Segment{
-			"segment 0 is +, in the cut it is a":       {file(0, "+", 20), file(1, "a", 20), file(2, "b", 20)},
-			"segment 1 (b) is not what it was when":    {file(0, "a", 20), {ID: 1, End: 20, Sealed: true, Name: "b", Locator: []byte("another")}},
-			"segment 1 (b) is [0, 30), in the cut [0,": {file(0, "a", 20), file(1, "b", 30)},
+			"segment 0 is +, and in the checkpoint it was a":             {file(0, "+", 20), file(1, "a", 20), file(2, "b", 20)},
+			"segment 1 (b) is not what it was when":                      {file(0, "a", 20), {ID: 1, End: 20, Sealed: true, Name: "b", Locator: []byte("another")}},
+			"segment 1 (b) is [0, 30), and in the checkpoint it was [0,": {file(0, "a", 20), file(1, "b", 30)},
 		} {
 			w := listedWorld(t, model, true, Options{}, files...)
 			other := w.cutOf(1)
@@ -162,7 +162,7 @@ func TestACutWhoseSegmentsHaveOtherNumbersAddsNoneOfThemAgain(t *testing.T) {
 		w.cutOf(1)
 		w.step(&Rewind{Cut: body, Path: "/c"})
 		i := slices.IndexFunc(w.fx.Reports, func(r Report) bool { return r.Kind == ReportRejected })
-		if want := "segment 5 (a) of the cut is segment 0 here"; i < 0 || !strings.Contains(w.fx.Reports[i].Reason, want) {
+		if want := "segment 5 (a) of the checkpoint is segment 0 here"; i < 0 || !strings.Contains(w.fx.Reports[i].Reason, want) {
 			t.Errorf("%s: %+v, want %q", model, w.fx.Reports, want)
 		}
 		if d, _ := w.core.Dataset(1); d.Counts.Listed != 40 {

@@ -11,15 +11,15 @@ func (ck *checkpoints) bind(r *rank, id uint64, path string) (CutCode, string) {
 	k := ck.kept(id)
 	switch {
 	case k == nil || k.state == cutUnbound:
-		return CutRefused, fmt.Sprintf("there is no cut %016x: it was dropped, or its ask was never answered", id)
+		return CutRefused, fmt.Sprintf("the master has no checkpoint with cut %016x: it was removed, or its save was never answered. Save again", id)
 	case k.state == CutVoided:
-		return CutRefused, fmt.Sprintf("cut %016x was voided: its records were given to others", id)
+		return CutRefused, fmt.Sprintf("the checkpoint with cut %016x was voided: its records were given to others. Save again", id)
 	case k.state == CutBound:
 		return CutOK, ""
 	case r != nil && ck.kind.foreign(k, r):
-		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+		return CutFenced, fmt.Sprintf("the checkpoint with cut %016x is not one of this process, or its start of the group has ended", id)
 	case path == "" && k.path == "":
-		return CutRefused, "a cut is bound to the path of its manifest, and there is none"
+		return CutRefused, "the path of the manifest is missing: name the file or folder of the checkpoint"
 	}
 	ck.bound(k, path)
 	return CutOK, ""
@@ -117,15 +117,15 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 	case k.state == CutVoided:
 		return CutOK, "" // it stays known, so that its manifest never counts
 	case r != nil && !k.isOf(r):
-		return CutRefused, fmt.Sprintf("cut %016x is that of rank %d", id, k.rank)
+		return CutRefused, fmt.Sprintf("the checkpoint with cut %016x is that of rank %d: only that rank may drop it", id, k.rank)
 	case id == ck.choice && ck.phase == restoreWaits:
-		return CutRefused, fmt.Sprintf("cut %016x is being restored", id)
+		return CutRefused, fmt.Sprintf("the checkpoint with cut %016x is being restored: it can be dropped when a newer one is complete", id)
 	case ck.goneBackTo(k):
-		return CutRefused, fmt.Sprintf("somebody went back to cut %016x (step %d), and no newer one is bound", id, k.step)
+		return CutRefused, fmt.Sprintf("the job went back to the checkpoint of step %[2]d (cut %016[1]x), and no newer one is complete: it is needed until then", id, k.step)
 	case r != nil && k.state == CutFrozen && ck.kind.foreign(k, r):
-		return CutFenced, fmt.Sprintf("cut %016x is not one of this process, or its generation has ended", id)
+		return CutFenced, fmt.Sprintf("the checkpoint with cut %016x is not one of this process, or its start of the group has ended", id)
 	case k.state == cutReturned:
-		return CutRefused, fmt.Sprintf("the model went back to cut %016x (step %d) in memory, and no newer one is on storage", id, k.step)
+		return CutRefused, fmt.Sprintf("the model went back to the checkpoint of step %[2]d in memory (cut %016[1]x), and no newer one is on storage: it is needed until then", id, k.step)
 	}
 	if k.state == CutBound {
 		ck.remove(id)

@@ -156,13 +156,13 @@ func (ck anyKind) byStep() bool { return true }
 // kept history.
 func (ck anyKind) badAsk(w *worker, k *CutAsk) string {
 	if ck.genEnded {
-		return fmt.Sprintf("generation %d has ended", ck.generation)
+		return fmt.Sprintf("this start of the group (generation %d) has ended: start the whole group again", ck.generation)
 	}
 	if b := ck.newestBound(w.rank); b != nil && k.Step < b.step {
-		return fmt.Sprintf("step %d is below %d, the step of the newest bound cut (%016x): what lay between is folded", k.Step, b.step, b.id)
+		return fmt.Sprintf("step %d cannot be saved any more, because a checkpoint of a later step is complete (step %d, cut %016x): save step %[2]d or a later one", k.Step, b.step, b.id)
 	}
 	if low := ck.kind.oldestStep(w.rank); k.Step < low && !ck.pinned(w.rank.no, k.Step, k.Step+1) {
-		return fmt.Sprintf("step %d is older than the last %d steps, which are kept apart for cuts: the oldest is %d", k.Step, ck.cfg.History, low)
+		return fmt.Sprintf("step %d cannot be saved any more: the records of single steps are known for the last %d steps only, and the oldest of these is %d. Save step %[3]d or a later one", k.Step, ck.cfg.History, low)
 	}
 	return ""
 }

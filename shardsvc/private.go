@@ -85,7 +85,7 @@ func (ck private) witness(r *rank, k *RestoreCall) *cut.Cut {
 
 func (ck private) free(r *rank, body *cut.Cut, all []fitted) error {
 	if r == nil || body.Rank != cut.Rank(r.no) {
-		return fmt.Errorf("cut %v is that of rank %d", body.ID, body.Rank)
+		return fmt.Errorf("the checkpoint (cut %v) is that of rank %d", body.ID, body.Rank)
 	}
 	return ck.ledger.taken(r.account, ck.ownLines(r), all)
 }

@@ -62,7 +62,7 @@ func (ck *checkpoints) beingRemoved(body *cut.Cut) string {
 	if body == nil || !slices.ContainsFunc(ck.removed, func(r removedCut) bool { return r.id == uint64(body.ID) }) {
 		return ""
 	}
-	return fmt.Sprintf("cut %v (step %d) was given up, and its checkpoint is being removed: choose another one", body.ID, body.Step)
+	return fmt.Sprintf("the checkpoint of step %d (cut %v) is being removed: choose another one", body.Step, body.ID)
 }
 
 // goneBackTo says whether somebody went back to k and nothing newer is bound.

@@ -172,7 +172,7 @@ func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, wh
 	if k.Cut == nil {
 		switch {
 		case k.Mode == RestoreExact:
-			return t, CutRefused, errors.New("which cut? none was given")
+			return t, CutRefused, errors.New("no checkpoint was named: name its step or its path")
 		case newest != nil:
 			return try()
 		}
@@ -187,11 +187,11 @@ func (ck *checkpoints) pick(r *rank, k *RestoreCall) (t target, code CutCode, wh
 	if x := ck.kept(uint64(k.Cut.ID)); x != nil {
 		switch {
 		case !x.isOf(r):
-			return t, CutRefused, fmt.Errorf("cut %016x is that of rank %d", x.id, x.rank)
+			return t, CutRefused, fmt.Errorf("the checkpoint with cut %016x is that of rank %d: a rank restores its own", x.id, x.rank)
 		case k.Mode == RestoreNewest && newest != nil && (newest != x && ck.after(newest, x) || x.state == CutVoided):
 			return try()
 		case x.state == CutVoided:
-			return t, CutRefused, refusal(RefusedGivenUp, "cut %016x (step %d) was voided: its records were given to others, or somebody went back to an older one. Offer an older one", x.id, x.step)
+			return t, CutRefused, refusal(RefusedGivenUp, "the checkpoint of step %[2]d (cut %016[1]x) was voided: its records were given to others, or somebody went back to an older checkpoint. Restore an older one", x.id, x.step)
 		}
 		return target{kept: x, path: k.Path, memory: k.Memory}, CutOK, nil
 	}

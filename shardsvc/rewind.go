@@ -68,7 +68,7 @@ func (ck *checkpoints) rewindTarget(body *cut.Cut, path string) (ranks []*rank, 
 	var r *rank
 	if body.Rank != cut.Group {
 		if !ck.kind.owns(int64(body.Rank)) {
-			return nil, t, fmt.Sprintf("the cut is one of %s, the job's model is %s", kindOf(int64(body.Rank)), ck.cfg.Model)
+			return nil, t, fmt.Sprintf("the checkpoint is that of %s, and the job's model is %s", kindOf(int64(body.Rank)), ck.cfg.Model)
 		}
 		if r = ck.group.byRank[uint32(body.Rank)]; r == nil {
 			r = &rank{account: &account{no: uint32(body.Rank)}, index: -1}
