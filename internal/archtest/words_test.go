@@ -21,7 +21,7 @@ var retired = []struct {
 	matches func(exported) bool
 	example exported // a name that must be found
 }{
-	{"hold", "stop the yields of trainers", "pause", holds, exported{folder: "shardsvc", name: "CutHold"}},
+	{"hold", "stop the yields of trainers", "pause yields", holds, exported{folder: "shardsvc", name: "CutHold"}},
 	{"hold", "keep data from being deleted at the source", "retain", holds, exported{folder: "shardsvc", name: "HoldMarks"}},
 	{"settle", "find out whether a frozen cut has a manifest", "resolve",
 		func(e exported) bool {
