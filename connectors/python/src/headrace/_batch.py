@@ -159,7 +159,7 @@ class Batch(Mapping[str, Values]):
 
     @property
     def virtual_rank(self) -> int | None:
-        """Whose batch it is, in a dataset with ``bit_exact``; else None."""
+        """The virtual rank that the batch belongs to, in a dataset with ``bit_exact``; else None."""
         return None if self._stream is None else self._stream.virtual_rank
 
     @property

@@ -101,7 +101,7 @@ class Bucket:
         self._ask("list", self.url, "listing checkpoints", into=self._mirror)
 
     def find(self, bad: list[str] | None = None) -> list[Manifest]:
-        """As _manifest.find."""
+        """Does what _manifest.find() does, in the bucket."""
         self._list()
         wrong: list[str] = []
         found = _manifest.find(self._mirror, wrong)

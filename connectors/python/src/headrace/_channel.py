@@ -252,7 +252,7 @@ class Channel:
         }
 
     def answered(self) -> bool:
-        """Nothing that was stepped waits for an answer."""
+        """Says whether every step was answered."""
         return not self.tracked or self.fault is not None or self.acked >= self.stepped
 
     def holds(self) -> bool:

@@ -168,7 +168,7 @@ class Deltas:
                 del self._numbers[next(iter(self._numbers))]
 
     def of_copy(self, cut: str, step: int, tree: Any, arrays: dict[str, Any]) -> _state.Captured | None:
-        """What to write of a copy in memory as a delta; None: all of it. Arrays that are no tables
+        """Returns what to write of a copy in memory as a delta. None: write all of it. Arrays that are no tables
         are views of `arrays`. Raises CheckpointError if a row has changed that nobody has touched."""
         with self._lock:
             number = self._numbers.get(cut, 0)
@@ -267,13 +267,13 @@ class _Table:
         self._last[index] = copy
 
     def grow(self, rows: int) -> None:
-        """A copy was taken, with so many rows."""
+        """Notes that a copy was taken, with so many rows."""
         if rows > self.rows:
             self._last = np.concatenate([self._last, np.zeros(rows - self.rows, np.uint32)])
         self.rows, self.told = rows, 0
 
     def touched(self, copy: int, rows: int) -> np.ndarray[Any, Any]:
-        """Of each of the first `rows` whether it was touched after that copy."""
+        """Returns for each of the first `rows` whether it was touched after that copy."""
         touched: np.ndarray[Any, Any] = self._last[:rows] >= copy
         return touched
 

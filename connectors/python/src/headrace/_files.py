@@ -39,7 +39,7 @@ def split(arrays: dict[str, Any], own: Iterable[str]) -> dict[str, dict[str, Any
 
 
 def names(own: Iterable[str], stem: str) -> dict[str, str]:
-    """What the files are called, by place. stem: of the file of the rest."""
+    """Returns the names of the files, by place. stem: of the file of the rest."""
     taken = {stem}
     given = {}
     for place in sorted(own):
@@ -53,7 +53,7 @@ def names(own: Iterable[str], stem: str) -> dict[str, str]:
 
 
 def free(given: dict[str, str], folder: str) -> dict[str, str]:
-    """The same, beside what lies in a folder already."""
+    """Returns `given` with names that no file of the folder has yet."""
     return {place: _remove.free_name(folder, name[: -len(END)], END) for place, name in given.items()}
 
 

@@ -248,7 +248,7 @@ class Flash:
         raise CheckpointError("the checkpoint that took its place in memory did not become whole")
 
     def wait(self) -> None:
-        """Until nothing is being written to storage."""
+        """Waits until nothing is being written to storage."""
         with self._changed:
             while self._writing:
                 self._changed.wait()
@@ -260,7 +260,7 @@ class Flash:
         return self._fitting(_memory.found(self.folder, self._trainer.rank))
 
     def at_peers(self, known: list[str]) -> tuple[list[InMemory], list[str]]:
-        """Those in the memory of other nodes, beside the cuts in `known`."""
+        """Returns the checkpoints in the memory of other nodes, without the cuts in `known`."""
         found, faults = self.peers.find(known)
         whole, why = self._fitting(found)
         return whole, [*faults, *why]
@@ -276,7 +276,7 @@ class Flash:
         self.peers.clean()
 
     def _fitting(self, found: Sequence[InMemory]) -> tuple[list[InMemory], list[str]]:
-        """Those that this rank can go back to, and why others do not count."""
+        """Returns the checkpoints that this rank can go back to, and why others do not count."""
         trainer = self._trainer
         whole: list[InMemory] = []
         why: list[str] = []
@@ -297,7 +297,7 @@ class Flash:
         return whole, why
 
     def highest_order(self) -> int:
-        """Of this rank's checkpoints in memory; 0: there is none."""
+        """Returns the highest order of this rank's checkpoints in memory; 0: there is none."""
         return max((m.order for m in _memory.found(self.folder, self._trainer.rank)), default=0)
 
     def warm(self, restored: bool = False) -> None:

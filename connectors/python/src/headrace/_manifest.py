@@ -198,7 +198,7 @@ def find(directory: str | Remote, bad: list[str] | None = None) -> list[Manifest
 
 
 def highest_order(directory: str | Remote) -> int:
-    """Of all checkpoints of a directory; 0: none has one."""
+    """Returns the highest order of a directory's checkpoints; 0: none has one."""
     return max((m.order for m in find(directory)), default=0)
 
 

@@ -93,7 +93,7 @@ class Outbox:
             connection.send(wire.encode(wire.YIELDS_PAUSED, 0, {"cut": cut}))
 
     def settled(self) -> bool:
-        """Nothing waits."""
+        """Says whether nothing waits."""
         return not self.items and (self.connection is None or not self.connection.pending)
 
     def take_back(self) -> None:

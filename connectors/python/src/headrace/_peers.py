@@ -110,7 +110,7 @@ class AtPeer(InMemory):
     peers: Peers | None = None
 
     def _here(self) -> InMemory:
-        """The same in this node's memory. Raises CheckpointError."""
+        """Brings the checkpoint into this node's memory. Raises CheckpointError."""
         assert self.peers is not None
         slot = self.peers.bring(self)
         return InMemory(self.path, self.fields, slot=slot, shard=self.shard, verified=self.verified)

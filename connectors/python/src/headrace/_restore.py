@@ -151,12 +151,12 @@ class Place:
 
 
 def load(directory: str | Bucket, path: str) -> Manifest:
-    """The manifest at path. Raises OSError, CheckpointError."""
+    """Returns the manifest at path. Raises OSError, CheckpointError."""
     return directory.load(path) if isinstance(directory, Bucket) else _manifest.load(path)
 
 
 def highest_order(directory: str | Bucket, flash: Flash | None) -> int:
-    """Of all checkpoints of a folder and of this node's memory."""
+    """Returns the highest order of the checkpoints in a folder and in this node's memory."""
     return max(_manifest.highest_order(directory), flash.highest_order() if flash is not None else 0)
 
 
@@ -298,7 +298,8 @@ def _pick(place: Place, better: str | None, failed: list[str], faults: list[str]
 
 
 def _tell_what_does_not_count(trainer: Trainer, directory: str | Bucket) -> None:
-    """Who starts over beside a folder full of checkpoints has to learn why."""
+    """Logs why checkpoints in the folder do not count, so that nobody starts over without
+    knowing it."""
     bad: list[str] = []
     found = _manifest.find(directory, bad)
     for fault in bad:

@@ -245,7 +245,7 @@ class RoundStream(Stream):
         raise ValueError("give_back() with rounds=True: either all ranks train a round, or none does. Step every batch")
 
     def step(self, step: int | None = None, *, batches: int | None = None, through: int | None = None) -> int:
-        """As Stream.step(); WorldChanged stands for Fenced."""
+        """Does what Stream.step() does, and raises WorldChanged instead of Fenced."""
         try:
             return super().step(step, batches=batches, through=through)
         except Fenced as fenced:
@@ -253,7 +253,7 @@ class RoundStream(Stream):
 
 
 def world_changed(fenced: Fenced) -> WorldChanged:
-    """What is Fenced elsewhere is WorldChanged in rounds: the whole group begins again."""
+    """Returns the error of rounds for Fenced: the whole group begins again."""
     return fenced if isinstance(fenced, WorldChanged) else WorldChanged(str(fenced))
 
 

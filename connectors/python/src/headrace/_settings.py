@@ -1,4 +1,5 @@
-"""Who this process is: arguments, else HEADRACE_*, else the launcher's variables."""
+"""Finds out rank, world size and the rest: from arguments, else HEADRACE_*, else the
+launcher's variables."""
 
 from __future__ import annotations
 

@@ -159,11 +159,11 @@ class Steps:
     # Checkpoints that a framework writes.
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """As Stream.state_dict()."""
+        """Does what Stream.state_dict() does."""
         return self._streams[0].state_dict(step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As Stream.load_state_dict(). The number of ranks may be another one."""
+        """Does what Stream.load_state_dict() does. The number of ranks may be another one."""
         self._streams[0].load_state_dict(state)
 
     # The rest.
@@ -198,7 +198,7 @@ class Steps:
 
     @contextlib.contextmanager
     def paused(self, reason: str = "") -> Iterator[None]:
-        """As Stream.paused()."""
+        """Does what Stream.paused() does."""
         with contextlib.ExitStack() as stack:
             for stream in self._streams:
                 stack.enter_context(stream.paused(reason))
@@ -223,7 +223,7 @@ class Steps:
         return f"Steps({dataset!r}, virtual ranks {list(self.virtual_ranks)}, {self.unstepped} batches unstepped)"
 
     def close(self) -> None:
-        """As Stream.close(), of all virtual ranks."""
+        """Closes the streams of all virtual ranks."""
         for stream in self._streams:
             stream.close()
 

@@ -149,7 +149,7 @@ def _write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadl
 
 
 def await_newer(ck: Checkpointer, folder: str, cut: Cut, deadline: float) -> None:
-    """Until rank 0 has written this checkpoint to storage, or a newer one."""
+    """Waits until rank 0 has written this checkpoint, or a newer one, to storage."""
     path = os.path.join(folder, _manifest.FILE_NAME)
     for _ in _parts.looks(ck, deadline):
         if ck._has(path) or _manifest.highest_order(ck._at) >= int(cut.body["order"]):

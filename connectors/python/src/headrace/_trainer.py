@@ -439,8 +439,8 @@ def _forked() -> None:
 
 
 def _note_end() -> None:
-    """Of a trainer that `headrace run` started: an error of a checkpoint that ends it is
-    noted, because a new start would only meet it again."""
+    """If `headrace run` started this trainer: sees to it that an error of a checkpoint that
+    ends it is noted. A new start would only meet the same error."""
     note, before = os.environ.get("HEADRACE_ENDED_BY"), sys.excepthook
     if not note:
         return

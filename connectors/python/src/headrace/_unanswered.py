@@ -15,7 +15,7 @@ from collections import deque
 
 
 class Unanswered:
-    """Of one stream. Times are time.monotonic()."""
+    """The steps of one stream that have no answer yet. Times are time.monotonic()."""
 
     __slots__ = ("_marks", "bound")
 

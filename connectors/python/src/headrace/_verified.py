@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Check:
-    """Of one slot."""
+    """The check of one slot: whether it is done, and what it found."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -52,7 +52,7 @@ class Verified:
             self._thread.start()
 
     def wait(self) -> None:
-        """Until what was begun in the background has ended."""
+        """Waits until what was begun in the background has ended."""
         if self._thread is not None:
             self._thread.join()
 

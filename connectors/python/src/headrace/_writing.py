@@ -64,8 +64,8 @@ def write(ck: Checkpointer, cut: Cut, folder: str, captured: _state.Captured | P
 
 
 def bind_again(ck: Checkpointer, cut: Cut, path: str, deadline: float) -> None:
-    """Of a sharded checkpoint that is there: what each rank has saved at a step is
-    its state at that step. Its parts are not written over each other."""
+    """Binds a sharded checkpoint that is there already. It is not written again: each rank's
+    part is its state at that step."""
     log.info("%s is there already: a step is not saved twice", path)
     if not isinstance(ck._at, Bucket):
         _durable.sync(os.path.dirname(path))

@@ -32,7 +32,8 @@ from ._input import Input, dataset
 
 
 def estimator(estimator: Any, checkpointer: Any = None, *, memory_every: int = 0) -> Any:
-    """As `headrace.tensorflow.estimator.Trainable`: an Estimator whose checkpoints know their records."""
+    """Returns a `headrace.tensorflow.estimator.Trainable`: an Estimator whose checkpoints know
+    their records."""
     from .estimator import Trainable
 
     return Trainable(estimator, checkpointer, memory_every=memory_every)

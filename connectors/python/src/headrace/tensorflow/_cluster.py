@@ -59,7 +59,7 @@ def task(env: Mapping[str, str] | None = None) -> Task:
 
 
 def init_by_task() -> Trainer:
-    """As init(), with the rank that TF_CONFIG says, unless HEADRACE_RANK or RANK says one.
+    """Calls init() with the rank that TF_CONFIG says, unless HEADRACE_RANK or RANK says one.
 
     Raises ValueError in a task that does not train.
     """

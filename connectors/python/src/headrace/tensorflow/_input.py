@@ -45,7 +45,7 @@ class Input:
         self.columns = self._schema()
 
     def _schema(self) -> tuple[Column, ...]:
-        """Of the dataset, without asking for a row."""
+        """Returns the dataset's columns, without asking for a row."""
         request = self._dataset._request(self._rows, self._more.get("columns"), True)
         channel = self._trainer.open(request)
         self._trainer.close_channel(channel)
@@ -65,7 +65,7 @@ class Input:
             return self._stream
 
     def step(self, step: int | None = None, *, batches: int | None = None, through: int | None = None) -> int:
-        """As Stream.step(). Default: the oldest unstepped batch, although TensorFlow may
+        """Does what Stream.step() does. Default: the oldest unstepped batch, although TensorFlow may
         have pulled more of them ahead."""
         if batches is None and through is None:
             batches = 1
@@ -90,15 +90,15 @@ class Input:
         return rows
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """As Stream.state_dict()."""
+        """Does what Stream.state_dict() does."""
         return self.stream.state_dict(step)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As Stream.load_state_dict()."""
+        """Does what Stream.load_state_dict() does."""
         self.stream.load_state_dict(state)
 
     def close(self) -> None:
-        """As Stream.close()."""
+        """Does what Stream.close() does."""
         self._turn += 1
         if self._stream is not None:
             self._stream.close()

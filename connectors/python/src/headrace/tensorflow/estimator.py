@@ -98,7 +98,7 @@ class Trainable:
         max_steps: int | None = None,
         saving_listeners: Sequence[Any] | None = None,
     ) -> Trainable:
-        """As Estimator.train(). It may be called again: it goes on.
+        """Does what Estimator.train() does. If it is called again, it goes on.
 
         Raises ValueError, CheckpointError, Fenced; of an error in reading the records it
         raises that, not the text that TensorFlow makes of it.
@@ -119,7 +119,7 @@ class Trainable:
         return self
 
     def train_and_evaluate(self, train_spec: Any, eval_spec: Any) -> None:
-        """As tf.estimator.train_and_evaluate(), for this process's task of TF_CONFIG.
+        """Does what tf.estimator.train_and_evaluate() does, for this process's task of TF_CONFIG.
 
         The chief and the workers train. A parameter server serves, and ends when the
         chief has ended. An evaluator evaluates each new checkpoint that has its records,

@@ -171,5 +171,6 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
 
 
 def _list(variables: Any) -> list[Any]:
-    """Of an optimizer: a method in older versions of Keras, a list in newer ones."""
+    """Returns an optimizer's variables: a method in older versions of Keras, a list in newer
+    ones."""
     return list(variables() if callable(variables) else variables)

@@ -63,11 +63,11 @@ class Jagged:
         return nested
 
     def pin_memory(self) -> Jagged:
-        """As Tensor.pin_memory(): DataLoader calls it."""
+        """Does what Tensor.pin_memory() does. DataLoader calls it."""
         return Jagged(self._tensor().pin_memory(), self.offsets.pin_memory())
 
     def to(self, *args: Any, **more: Any) -> Jagged:
-        """As Tensor.to(), of a device; the offsets keep their type."""
+        """Does what Tensor.to() does for a device. The offsets keep their type."""
         values = self._tensor().to(*args, **more)
         return Jagged(values, self.offsets.to(values.device))
 

@@ -34,12 +34,12 @@ class TensorBatch(dict[str, Any]):
 
     @property
     def last(self) -> bool:
-        """As Batch.last."""
+        """The same as Batch.last."""
         return self._own.last
 
     @property
     def global_rows(self) -> int:
-        """As Batch.global_rows."""
+        """The same as Batch.global_rows."""
         return self._own.global_rows
 
     @property
@@ -50,7 +50,7 @@ class TensorBatch(dict[str, Any]):
 
     @classmethod
     def of(cls, batch: Batch, device: Device = None) -> TensorBatch:
-        """Of a batch. One of a stream with tail="pad" gets a column `weight`."""
+        """Makes tensors of a batch. One of a stream with tail="pad" gets a column `weight`."""
         columns: dict[str, Any] = {name: batch[name] for name in batch}
         if isinstance(batch, PaddedBatch):
             if "weight" in columns:
@@ -164,19 +164,19 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
             yield group
 
     def step(self, step: int | None = None, *, batches: int | None = None) -> int:
-        """As Stream.step(): the oldest `batches` unstepped batches are in the model."""
+        """Does what Stream.step() does: the oldest `batches` unstepped batches are in the model."""
         return self.stream.step(step, batches=batches)
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """As Stream.state_dict()."""
+        """Does what Stream.state_dict() does."""
         return self.stream.state_dict(step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As Stream.load_state_dict()."""
+        """Does what Stream.load_state_dict() does."""
         self.stream.load_state_dict(state)
 
     def close(self) -> None:
-        """As Stream.close()."""
+        """Does what Stream.close() does."""
         if self._stream is not None:
             self._stream.close()
 

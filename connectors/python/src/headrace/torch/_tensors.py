@@ -29,7 +29,7 @@ def tensors(batch: Batch, device: Device = None) -> dict[str, Any]:
 
 
 def columns_as_tensors(columns: dict[str, Any], device: Device) -> dict[str, Any]:
-    """As tensors(), of columns that need not be those of a batch."""
+    """Does what tensors() does, for columns that need not be those of a batch."""
     where = torch.device("cpu" if device is None else device)
     if where.type == "cpu":
         return {name: _view(column) for name, column in columns.items()}
