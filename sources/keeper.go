@@ -47,7 +47,7 @@ type Kept struct {
 const Never = 1<<63 - 1
 
 // Comparer is implemented by sources whose broker may take back confirmed records and put
-// others in their place: Kafka after an unclean election.
+// others in their place: Kafka after an unclean election, RocketMQ after a loss of power.
 type Comparer interface {
 	// Compare returns the records below a head that this Source has returned (Bounds,
 	// Keeps) that have been replaced since. It returns each range once. With an error it

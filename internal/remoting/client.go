@@ -35,7 +35,10 @@ type Client struct {
 // peer is one address. Its token is the right to connect to it.
 type peer struct {
 	dialing chan struct{}
-	conn    *conn // guarded by Client.mu
+
+	// Guarded by Client.mu.
+	conn  *conn
+	count int64 // connections that were made
 }
 
 // NewClient connects to nothing yet.
@@ -142,9 +145,21 @@ func (c *Client) connect(ctx context.Context, addr string) (*conn, error) {
 		return nil, errClosed
 	}
 	p.conn = newConn(addr, nc)
+	p.count++
 	one = p.conn
 	c.mu.Unlock()
 	return one, nil
+}
+
+// Connections is how often a connection to addr was made. If it has changed, the server may
+// have been started again.
+func (c *Client) Connections(addr string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.peers[addr]; p != nil {
+		return p.count
+	}
+	return 0
 }
 
 // peer finds an address, and its connection if that is usable.

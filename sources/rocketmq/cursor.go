@@ -36,6 +36,12 @@ type cursor struct {
 	nowFrom int64            // its request was for [nowFrom, nowEnd)
 	nowEnd  int64
 
+	last  trace // of the message before at, if read is set
+	read  bool
+	doubt bool  // last may have been replaced
+	asked bool  // remember was called
+	conns int64 // of Client.Connections when last was there; 0: no answer has come yet
+
 	met    bool      // a master has answered, so head is known
 	head   int64     // the end of the queue in the newest answer
 	tries  int       // fetches of a damaged message
@@ -56,7 +62,10 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if p.id() != r.Partition {
 		return nil, fmt.Errorf("rocketmq: the locator opens %s and not %s", p.id(), r.Partition)
 	}
-	return &cursor{s: s, p: p, f: f, r: r, at: max(r.Start, from.Offset)}, nil
+	c := &cursor{s: s, p: p, f: f, r: r, at: max(r.Start, from.Offset)}
+	c.last, c.read = s.leftAt(r.Partition, c.at)
+	c.doubt = c.read
+	return c, nil
 }
 
 // OnHead sets a function that gets the end of the queue from each answer of a master.
@@ -66,6 +75,9 @@ func (c *cursor) OnHead(f func(head int64)) { c.onHead = f }
 func (c *cursor) Close() error {
 	c.flight.drop()
 	c.done()
+	if c.read {
+		c.s.leave(c.r.Partition, c.last)
+	}
 	return nil
 }
 
@@ -117,7 +129,7 @@ func (c *cursor) end(ctx context.Context, err error) error {
 func (c *cursor) restart() {
 	c.flight.drop()
 	c.done()
-	c.replica = remoting.Replica{}
+	c.replica, c.doubt, c.conns = remoting.Replica{}, true, 0
 }
 
 // more says whether there are messages that need no waiting.
@@ -176,6 +188,9 @@ func (c *cursor) receive(ctx context.Context) error {
 	if err := c.choose(ctx); err != nil {
 		return err
 	}
+	if err := c.same(ctx); err != nil {
+		return err
+	}
 	if err := c.request(ctx); err != nil {
 		return c.silent(ctx, err)
 	}
@@ -193,6 +208,10 @@ func (c *cursor) receive(ctx context.Context) error {
 	}
 	c.flight.all = c.flight.all[1:]
 	c.turn = 0
+	if c.reconnected() {
+		c.flight.drop()
+		return nil
+	}
 	got, err := remoting.PulledOf(a)
 	if err != nil {
 		return fmt.Errorf("%s at offset %d: %w", c.p, c.at, err)
@@ -273,6 +292,7 @@ func (c *cursor) atHead(ctx context.Context, head int64) error {
 		c.told(head)
 		c.wrong = time.Time{} // the cursor is at the head, where nothing is wrong
 		c.flight.drop()
+		c.remember(ctx)
 		return nil
 	}
 	return c.beyondHead(ctx, head)
@@ -305,6 +325,7 @@ func (c *cursor) take(b *sources.Batch) error {
 			}
 		}
 		c.now = c.now[m.size:]
+		c.last, c.read = m.trace(), true
 		c.at++
 	}
 	c.learn()

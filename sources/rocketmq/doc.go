@@ -23,6 +23,8 @@
 //	pulls.go      requests of one cursor, several under way
 //	cursor.go     ranges to batches of records
 //	lost.go       why an offset cannot be read
+//	same.go       whether the message before the next one is still the one that was read
+//	compare.go    which messages the broker has taken back
 //	errors.go     errors in a user's words, and which of them are temporary
 //	commit.go     our progress as a group's offsets
 //	retention.go  when RocketMQ will delete messages that are not read yet

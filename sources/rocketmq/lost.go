@@ -149,6 +149,7 @@ func (c *cursor) beyondHead(ctx context.Context, head int64) error {
 	if !brokers.Longer(&c.wrong, c.s.o.headWithin) {
 		return errAgain
 	}
+	c.s.showed.forget() // what the broker showed before it fell back does not count
 	if err := c.s.dispatched(ctx, c.p); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Defaults: the constants above. Tests set shorter times.
-	headWithin, topicWithin, trimWithin, answerWithin time.Duration
+	headWithin, topicWithin, trimWithin, fellWithin, answerWithin time.Duration
 }
 
 // End is where reading begins or ends. Places are offsets, by "topic/broker/queue",
@@ -69,7 +69,7 @@ func (o *Options) check() error {
 	for _, d := range []struct {
 		is    *time.Duration
 		usual time.Duration
-	}{{&o.headWithin, headWithin}, {&o.topicWithin, topicWithin}, {&o.trimWithin, trimWithin}} {
+	}{{&o.headWithin, headWithin}, {&o.topicWithin, topicWithin}, {&o.trimWithin, trimWithin}, {&o.fellWithin, fellWithin}} {
 		if *d.is == 0 {
 			*d.is = d.usual
 		}

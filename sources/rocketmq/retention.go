@@ -55,7 +55,9 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		}
 		segment := marks[i].Position.Segment
 		all[i].Low, all[i].Head = sources.Position{Segment: segment, Offset: e.low}, sources.Position{Segment: segment, Offset: e.head}
-		all[i].Err = e.err
+		if all[i].Err = e.err; e.err == nil {
+			s.reaches(parts[i], e.low, e.head)
+		}
 		if gone := s.gone(parts[i], e.err); gone != nil {
 			all[i].Err, all[i].Gone = gone, true
 		}

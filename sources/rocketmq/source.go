@@ -28,15 +28,21 @@ type Source struct {
 	spare      brokers.Spares // memory for answers
 	untold     sync.Once      // logs once that a broker does not say how far its queues are
 	showed     showed
+	blind      sync.Once // logs once that messages cannot be compared
 
-	mu       sync.Mutex // guards what follows
-	segments map[sources.PartitionID][]sources.Segment
-	fixed    map[sources.PartitionID]bool // the end of the queue was found
-	routes   map[string]*route            // by topic
-	groups   map[string]bool              // brokers where shown was called; by address
-	policies map[string]policy            // by cluster and broker
-	stamps   map[sources.PartitionID]stamp
-	missing  map[sources.PartitionID]time.Time // since when the broker runs without the queue
+	comparing    sync.Mutex // one Compare at a time
+	compareAgain time.Time  // guarded by comparing: before it only queues in which something may have happened are looked at
+
+	mu        sync.Mutex // guards what follows
+	segments  map[sources.PartitionID][]sources.Segment
+	fixed     map[sources.PartitionID]bool // the end of the queue was found
+	routes    map[string]*route            // by topic
+	groups    map[string]bool              // brokers where shown was called; by address
+	policies  map[string]policy            // by cluster and broker
+	stamps    map[sources.PartitionID]stamp
+	missing   map[sources.PartitionID]time.Time // since when the broker runs without the queue
+	histories map[sources.PartitionID]*history
+	left      map[sources.PartitionID][]trace // of the last messages that closed cursors have read
 }
 
 var (
@@ -55,7 +61,8 @@ func Open(o Options) (*Source, error) {
 		client:   remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
 		segments: map[sources.PartitionID][]sources.Segment{},
 		fixed:    map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
-		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{}}
+		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{},
+		histories: map[sources.PartitionID]*history{}, left: map[sources.PartitionID][]trace{}}
 	s.window.Store(windowFirst)
 	for _, g := range o.Known {
 		p, _, err := parseLocator(g.Locator)
@@ -153,7 +160,9 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 	found := func(i int) bool { return all[i].Err == nil }
 	for i, e := range s.ends(ctx, parts, found) {
 		if found(i) {
-			all[i].Low.Offset, all[i].Head.Offset, all[i].Err = e.low, e.head, e.err
+			if all[i].Low.Offset, all[i].Head.Offset, all[i].Err = e.low, e.head, e.err; e.err == nil {
+				s.reaches(parts[i], e.low, e.head)
+			}
 		}
 	}
 	s.mu.Lock()

@@ -1,0 +1,330 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// A broker may lose its last messages: its machine loses power before they are flushed, or
+// a slave that lacks them becomes the master. The head falls, producers send on, and some
+// moments later other messages have these offsets. The same happens to a topic that is
+// deleted and made again. RocketMQ has no epoch that would tell. So Compare remembers the
+// message before each head that was returned, and looks later whether it is still there.
+// Example: the head was 500, and message 499 was remembered. The broker loses [450, 500) and
+// gets 100 new messages. The head is 550 then, and message 499 is another one.
+
+var _ sources.Comparer = (*Source)(nil)
+
+const (
+	fellWithin     = 15 * time.Second // a head that fell may rise again for so long; less than the master's patience
+	tracesMost     = 32               // remembered of each queue
+	comparedAtOnce = 64               // queues
+	comparedBytes  = 8 << 20          // per second, of messages that are fetched only to be compared
+)
+
+// trace tells a message from any other that has its offset at another time. A slave stores
+// the same bytes at the same place, so the trace of its message is the same.
+type trace struct {
+	offset, place, born, stored int64
+	crc                         uint32
+}
+
+func (m *message) trace() trace { return trace{m.queueOffset, m.place, m.born, m.stored, m.crc} }
+
+// history is what Compare knows of one queue.
+type history struct {
+	p         partition
+	low, head int64     // the newest ones that were returned
+	end       int64     // after the last of traces
+	fell      time.Time // since when head is below end; zero: it is not
+	lowest    int64     // the lowest head since then
+
+	// Only Compare uses these.
+	traces []trace // of messages that were just before heads, in the order of their offsets
+	over   string  // the connection over which the last of them was there
+}
+
+// reaches notes where a queue begins and ends.
+func (s *Source) reaches(p partition, low, head int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.histories[p.id()]
+	if h == nil {
+		h = &history{p: p}
+		s.histories[p.id()] = h
+	}
+	h.low, h.head = low, head
+	switch {
+	case head >= h.end:
+	case h.fell.IsZero():
+		h.fell, h.lowest = time.Now(), head
+	default:
+		h.lowest = min(h.lowest, head)
+	}
+}
+
+// look is one look of Compare at a queue.
+type look struct {
+	h          *history
+	low, head  int64
+	addr, over string
+	at         int               // the index in traces of the message that is compared; -1: none
+	old, last  *remoting.Pending // for that message, and for the one before head
+}
+
+// Compare fetches the remembered message of each queue whose head has moved, whose broker
+// was connected to again or has another address, or whose head fell. If another message has
+// its offset, all after the last remembered message that is still there may be others. If
+// none is, that is the whole queue.
+func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
+	if err := s.Usable(ctx); err != nil {
+		return nil, err
+	}
+	s.comparing.Lock()
+	defer s.comparing.Unlock()
+	began, rests := time.Now(), time.Now().Before(s.compareAgain)
+	var (
+		found      []sources.Replaced
+		looks      []*look
+		unanswered error
+		bytes      int
+	)
+	s.mu.Lock()
+	histories := maps.Clone(s.histories)
+	s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(histories)) {
+		l, err := s.lookAt(ctx, histories[id], rests)
+		if err != nil {
+			unanswered = s.unlessBlind(err, unanswered)
+		} else if l != nil {
+			looks = append(looks, l)
+		}
+	}
+	for some := range slices.Chunk(looks, comparedAtOnce) {
+		for _, l := range some {
+			unanswered = s.unlessBlind(s.startLook(ctx, l), unanswered)
+		}
+		for _, l := range some {
+			r, n, err := s.endLook(ctx, l)
+			if bytes += n; r != nil {
+				found = append(found, *r)
+			}
+			unanswered = s.unlessBlind(err, unanswered)
+		}
+	}
+	if bytes > 0 {
+		s.compareAgain = began.Add(time.Duration(bytes) * time.Second / comparedBytes)
+	}
+	return found, errors.Join(ctx.Err(), unanswered)
+}
+
+// unlessBlind returns err or the one before it, if another try may help. An error that stays
+// is logged once: nothing can be compared then, and readers meet the same error.
+func (s *Source) unlessBlind(err, before error) error {
+	if _, again := errors.AsType[*sources.Temporary](err); again {
+		return err
+	}
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		s.blind.Do(func() {
+			s.o.Logger.Warn("messages cannot be compared with those that were there before: if the broker loses some, and others get their offsets, nobody tells it", "why", err)
+		})
+	}
+	return before
+}
+
+// lookAt returns nil if nothing is to be done for a queue. rests says that only queues in
+// which something may have happened are looked at.
+func (s *Source) lookAt(ctx context.Context, h *history, rests bool) (*look, error) {
+	s.mu.Lock()
+	l := &look{h: h, low: h.low, head: h.head, at: -1}
+	s.mu.Unlock()
+	h.traces = slices.DeleteFunc(h.traces, func(t trace) bool { return t.offset < l.low })
+	addr, err := s.master(ctx, h.p)
+	if err != nil {
+		return nil, err
+	}
+	l.addr, l.over = addr, fmt.Sprintf("%s, connection %d", addr, s.client.Connections(addr))
+	for i, t := range h.traces {
+		if t.offset < l.head {
+			l.at = i
+		}
+	}
+	switch last := len(h.traces) - 1; {
+	case last >= 0 && (l.at < last || l.over != h.over || s.hasFallen(h)):
+		return l, nil
+	case rests, l.head <= l.low, last >= 0 && l.head == h.traces[last].offset+1:
+		return nil, nil
+	}
+	return l, nil
+}
+
+func (s *Source) hasFallen(h *history) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !h.fell.IsZero()
+}
+
+// startLook asks for the messages.
+func (s *Source) startLook(ctx context.Context, l *look) (err error) {
+	last := l.head - 1
+	if l.at >= 0 {
+		last = max(last, l.h.traces[l.at].offset)
+		if l.old, err = s.startOne(ctx, l, l.h.traces[l.at].offset); err != nil {
+			return s.explain(ctx, err, l.h.p.String())
+		}
+	}
+	if fallen := l.at < len(l.h.traces)-1; !fallen && l.head > l.low && (l.at < 0 || last > l.h.traces[l.at].offset) {
+		l.last, err = s.startOne(ctx, l, last)
+	}
+	return s.explain(ctx, err, l.h.p.String())
+}
+
+func (s *Source) startOne(ctx context.Context, l *look, offset int64) (*remoting.Pending, error) {
+	return s.client.Start(ctx, l.addr, remoting.Pull{Queue: l.h.p.remote(), Group: s.o.group(), Offset: offset, Most: 1}.Command(), nil)
+}
+
+// traceOf waits for a message. It returns nil if the broker does not have it now.
+func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending, offset int64) (*trace, int, error) {
+	what := fmt.Sprintf("%s at offset %d", l.h.p, offset)
+	a, err := pending.Wait(ctx, s.client.Answer())
+	if err != nil {
+		return nil, 0, s.explain(ctx, err, what)
+	}
+	switch a.Code {
+	case remoting.OK:
+	case remoting.PullNotFound, remoting.PullRetry, remoting.PullMoved:
+		return nil, 0, nil
+	default:
+		return nil, 0, s.explain(ctx, &remoting.Error{Addr: l.addr, Code: a.Code, Remark: a.Remark}, what)
+	}
+	var m message
+	if m.read(a.Body) != nil || m.queueOffset != offset {
+		return nil, len(a.Body), nil // damaged, or being removed: readers say so
+	}
+	t := m.trace()
+	return &t, len(a.Body), nil
+}
+
+// endLook compares. It returns what was replaced, and how many bytes were fetched.
+func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, bytes int, err error) {
+	var old, last *trace
+	if l.old != nil {
+		if old, bytes, err = s.traceOf(ctx, l, l.old, l.h.traces[l.at].offset); err != nil || old == nil {
+			if l.last != nil {
+				l.last.Abandon()
+			}
+			return nil, bytes, err
+		}
+	}
+	if l.last != nil {
+		var n int
+		if last, n, err = s.traceOf(ctx, l, l.last, l.head-1); err != nil {
+			return nil, bytes, err
+		}
+		bytes += n
+	}
+	switch {
+	case old != nil && *old != l.h.traces[l.at]:
+		r, err = s.parted(ctx, l)
+		return r, bytes, err
+	case l.at < len(l.h.traces)-1:
+		r, err = s.fallen(ctx, l)
+		return r, bytes, err
+	}
+	l.h.over = l.over
+	traces := l.h.traces
+	if last != nil && (len(traces) == 0 || last.offset > traces[len(traces)-1].offset) {
+		traces = thinned(append(traces, *last))
+	}
+	s.keep(l.h, traces)
+	return nil, bytes, nil
+}
+
+// parted returns all after the last remembered message that is still there.
+func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error) {
+	from, stay := l.low, 0
+	for i := l.at - 1; i >= 0; i-- {
+		t := l.h.traces[i]
+		pending, err := s.startOne(ctx, l, t.offset)
+		if err != nil {
+			return nil, s.explain(ctx, err, l.h.p.String())
+		}
+		now, _, err := s.traceOf(ctx, l, pending, t.offset)
+		if err != nil {
+			return nil, err
+		}
+		if now != nil && *now == t {
+			from, stay = t.offset+1, i+1
+			break
+		}
+	}
+	return s.takenBack(l, from, stay), nil
+}
+
+// fallen returns what a head that stays below an earlier one has taken back. A broker that
+// has just started may not know yet how far its queue reaches.
+func (s *Source) fallen(ctx context.Context, l *look) (*sources.Replaced, error) {
+	s.mu.Lock()
+	since, lowest := l.h.fell, l.h.lowest
+	s.mu.Unlock()
+	if since.IsZero() || time.Since(since) < s.o.fellWithin {
+		return nil, nil
+	}
+	if err := s.client.Dispatched(ctx, l.addr); err != nil && !errors.Is(err, remoting.ErrNotTold) {
+		return nil, s.explain(ctx, err, l.h.p.String())
+	}
+	low, head, err := s.endsOf(ctx, l.h.p)
+	if err != nil {
+		return nil, err
+	}
+	if head > l.head {
+		s.reaches(l.h.p, low, head)
+		return nil, nil // it still rises
+	}
+	from := lowest
+	if l.at >= 0 {
+		from = max(from, l.h.traces[l.at].offset+1)
+	}
+	return s.takenBack(l, min(from, l.head), l.at+1), nil
+}
+
+// takenBack forgets the messages that are not there any more.
+func (s *Source) takenBack(l *look, from int64, stay int) *sources.Replaced {
+	r := &sources.Replaced{Partition: l.h.p.id(), From: from, Before: l.h.traces[len(l.h.traces)-1].offset + 1}
+	s.keep(l.h, l.h.traces[:stay])
+	s.o.Logger.Warn("the broker has taken messages back; others have or get their offsets", "queue", l.h.p.String(), "from", r.From, "before", r.Before, "broker", l.addr)
+	return r
+}
+
+// keep sets what is remembered. The head is not below it.
+func (s *Source) keep(h *history, traces []trace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.traces, h.end, h.fell = traces, 0, time.Time{}
+	if n := len(traces); n > 0 {
+		h.end = traces[n-1].offset + 1
+	}
+}
+
+// thinned drops every other one of the older half if there are too many, so that a few reach
+// far back.
+func thinned(all []trace) []trace {
+	if len(all) <= tracesMost {
+		return all
+	}
+	half := len(all) / 2
+	few := all[:0]
+	for i, t := range all {
+		if i >= half || i%2 == 0 {
+			few = append(few, t)
+		}
+	}
+	return few
+}

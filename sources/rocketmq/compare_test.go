@@ -1,0 +1,236 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// looked is what the master does once a second: it asks for heads, then for what was replaced.
+// Until the broker answers again it asks again.
+func looked(t *testing.T, s *Source) (replaced []sources.Replaced) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		bounds, err := s.Bounds(t.Context(), []sources.PartitionID{fakeQueue})
+		if err == nil {
+			err = bounds[0].Err
+		}
+		if err == nil {
+			replaced, err = s.Compare(t.Context())
+		}
+		if err == nil {
+			return replaced
+		}
+		if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A broker that lost messages has others at their offsets. The head may be lower, the same or
+// higher when the master looks next.
+func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		happens func(f *fake)
+		want    string // from and before, or nothing
+		after   func(f *fake)
+		then    string // of the look after that
+	}{
+		{"nothing", func(f *fake) { f.write("a", 50) }, "", nil, ""},
+		{"lost and refilled, started again", func(f *fake) { f.lose(240); f.restarted(); f.write("bb", 100) }, "[200 300]", nil, ""},
+		{"lost and refilled to where it was, started again", func(f *fake) { f.lose(240); f.restarted(); f.write("bb", 60) }, "[200 300]", nil, ""},
+		{"made again and refilled, without another connection", func(f *fake) { f.lose(0); f.write("bb", 301) }, "[0 300]", nil, ""},
+		{"lost, refilled later", func(f *fake) { f.lose(240); f.restarted() }, "", func(f *fake) { f.write("bb", 100) }, "[200 300]"},
+		{"lost, refilled later to where it was", func(f *fake) { f.lose(240) }, "", func(f *fake) { f.write("bb", 60) }, "[200 300]"},
+		{"lost below an earlier head, refilled partly", func(f *fake) { f.lose(150); f.write("bb", 60) }, "[100 300]", nil, ""},
+		{"started again, and shows all messages only later", func(f *fake) { f.lose(240); f.restarted() }, "", func(f *fake) { f.write("a", 60) }, ""},
+		{"started again", func(f *fake) { f.restarted() }, "", func(f *fake) { f.write("a", 10) }, ""},
+		{"all that was there was deleted by retention", func(f *fake) { f.write("a", 10); f.set(func() { f.master().low = 305 }) }, "", func(f *fake) { f.write("a", 10) }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t, 1)
+			s := f.source(f.options())
+			looks := func(when, want string) {
+				t.Helper()
+				got := ""
+				for _, r := range looked(t, s) {
+					if r.Partition != fakeQueue {
+						t.Errorf("of %s", r.Partition)
+					}
+					got += fmt.Sprint([]int64{r.From, r.Before})
+				}
+				if got != want {
+					t.Errorf("%s: %q was replaced, want %q", when, got, want)
+				}
+			}
+			for range 3 { // heads 100, 200, 300
+				f.write("a", 100)
+				looks("before", "")
+			}
+			looks("while nothing came", "")
+			c.happens(f)
+			looks("then", c.want)
+			if c.after != nil {
+				c.after(f)
+				looks("later", c.then)
+			}
+			looks("at last", "")
+			f.write("c", 5)
+			looks("as it goes on", "")
+		})
+	}
+}
+
+// A head that stays low has lost what was above it, although nothing came in its place.
+func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.T) {
+	f := newFake(t, 1)
+	o := f.options()
+	o.fellWithin = time.Nanosecond
+	s := f.source(o)
+	f.write("a", 100)
+	looked(t, s)
+	f.write("a", 100)
+	looked(t, s)
+	f.lose(150)
+	got := looked(t, s)
+	if len(got) != 1 || got[0] != (sources.Replaced{Partition: fakeQueue, From: 150, Before: 200}) {
+		t.Errorf("%+v", got)
+	}
+	if f.write("bb", 100); len(looked(t, s)) > 0 {
+		t.Error("it is told twice")
+	}
+	if fellWithin >= 20*time.Second {
+		t.Error("the master's HeadPatience is over first: it would go on with the lower head, and what is told later would be of new messages")
+	}
+}
+
+// Another replica may have the same messages or others.
+func TestAnotherMasterIsComparedWithTheOneBefore(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		f := newFake(t, 2)
+		o := f.options()
+		s := f.source(o)
+		f.write("a", 100)
+		looked(t, s)
+		f.set(func() {
+			f.replicas[remoting.MasterID] = f.replicas[1]
+			delete(f.replicas, 1)
+			if !same {
+				f.master().log[99].born++
+			}
+		})
+		s.forgetRoute("t")
+		if got := looked(t, s); (len(got) == 0) != same {
+			t.Errorf("with the same messages (%v): %+v", same, got)
+		}
+	}
+}
+
+// next reads until an error or until n messages are read.
+func next(ctx context.Context, c sources.Cursor, n int) (read int, err error) {
+	var b sources.Batch
+	for read < n {
+		if err := c.Next(ctx, &b); err != nil {
+			return read, err
+		}
+		read += len(b.Recs)
+	}
+	return read, nil
+}
+
+// A reader that was cut off reads on only after the message that it has read last.
+func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refill  string // the messages that come are of this round
+		reopens bool
+		want    bool // it is told
+	}{
+		{"others came, the same cursor", "bb", false, true},
+		{"others came, another cursor", "bb", true, true},
+		{"the same messages", "a", true, false},
+		{"the same messages, the same cursor", "a", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t, 1)
+			s := f.source(f.options())
+			f.write("a", 100)
+			cur := f.open(s, 0, 1000, 0)
+			if n, err := next(t.Context(), cur, 100); n != 100 || err != nil {
+				t.Fatalf("%d messages (%v)", n, err)
+			}
+			if c.reopens {
+				cur.Close()
+			}
+			f.lose(60)
+			f.write(c.refill, 100)
+			f.restarted()
+			if c.reopens {
+				cur = f.open(s, 0, 1000, 100)
+			}
+			var n int
+			var err error
+			for again := true; again && err != io.EOF; { // as an agent
+				n, err = next(t.Context(), cur, 60)
+				_, again = errors.AsType[*sources.Temporary](err)
+			}
+			cur.Close()
+			diverged, is := errors.AsType[*sources.Diverged](err)
+			if is != c.want || is && (diverged.Head != 99 || n > 0 || !strings.Contains(err.Error(), "t/b/0")) || !is && n != 60 {
+				t.Errorf("it reads %d and says %v", n, err)
+			}
+		})
+	}
+}
+
+// A reader that waits at the head has not read the message before it, and remembers it.
+func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
+	f := newFake(t, 1)
+	s := f.source(f.options())
+	f.write("a", 100)
+	cur := f.open(s, 0, 1000, 100)
+	at := make(chan bool, 1)
+	cur.(sources.Tailing).OnHead(func(int64) {
+		select {
+		case at <- true:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := next(ctx, cur, 1)
+		cur.Close()
+		ended <- err
+	}()
+	<-at
+	for { // it has remembered the message when it asks for the next one
+		f.mu.Lock()
+		pulls := f.master().pulls
+		f.mu.Unlock()
+		if pulls >= 4 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	f.lose(90)
+	f.write("bb", 50)
+	cur = f.open(s, 0, 1000, 100)
+	defer cur.Close()
+	_, err := next(t.Context(), cur, 1)
+	if _, is := errors.AsType[*sources.Diverged](err); !is {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -1,0 +1,105 @@
+package rocketmq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+)
+
+// leftMost is how many closed cursors of a queue are remembered by the last message that they
+// have read.
+const leftMost = 16
+
+// leave remembers the last message that a cursor has read, for the cursor that reads on.
+func (s *Source) leave(id sources.PartitionID, t trace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(slices.DeleteFunc(s.left[id], func(o trace) bool { return o.offset == t.offset }), t)
+	s.left[id] = all[max(0, len(all)-leftMost):]
+}
+
+// leftAt returns the message that an earlier cursor has read before an offset.
+func (s *Source) leftAt(id sources.PartitionID, offset int64) (trace, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.left[id], func(t trace) bool { return t.offset == offset-1 }); i >= 0 {
+		return s.left[id][i], true
+	}
+	return trace{}, false
+}
+
+// remember gets the message before c.at when the cursor begins to wait at the head without
+// having read one. Another reader has read that message, perhaps a moment ago.
+func (c *cursor) remember(ctx context.Context) {
+	if c.read || c.asked || c.at == 0 {
+		return
+	}
+	c.asked = true
+	if m, _, err := c.s.one(ctx, c.p, c.at-1); err == nil { // without it the master's looks have to do
+		c.last, c.read = m.trace(), true
+	}
+}
+
+// same makes sure that the message before c.at is still the one that was read. It asks after
+// anything that was not an answer with the next message: the broker may have been started
+// again without its last messages, another one may be its master, or the topic may be another
+// one. (sources.Comparer of the master looks too, once a second.)
+func (c *cursor) same(ctx context.Context) error {
+	if !c.doubt {
+		return nil
+	}
+	if !c.read || c.last.offset != c.at-1 {
+		c.doubt = false
+		return nil
+	}
+	before := c.s.client.Connections(c.replica.Addr)
+	cmd := remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: c.at - 1, Most: 1}.Command()
+	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd, nil)
+	if err != nil {
+		return c.silent(ctx, err)
+	}
+	a, err := pending.Wait(ctx, c.s.client.Answer())
+	if err != nil {
+		return c.silent(ctx, err)
+	}
+	got, err := remoting.PulledOf(a)
+	if err != nil {
+		return fmt.Errorf("%s at offset %d: %w", c.p, c.at-1, err)
+	}
+	var m message
+	switch {
+	case got.Code == remoting.PullMoved && got.Min >= c.at: // deleted by now, as retention does
+	case got.Code != remoting.OK:
+		return c.answer(ctx, &pull{start: c.at - 1, end: c.at}, &got)
+	case m.read(got.Body) != nil || m.queueOffset != c.at-1: // damaged, or being removed: it cannot be compared
+	case m.trace() != c.last:
+		return c.parted()
+	}
+	c.doubt, c.conns = false, before
+	return nil
+}
+
+// reconnected says whether the connection was made again since last was there. Then the answer
+// may come from a broker that was started again.
+func (c *cursor) reconnected() bool {
+	n := c.s.client.Connections(c.replica.Addr)
+	if c.conns == 0 {
+		c.conns = n
+	}
+	c.doubt = c.doubt || c.read && n != c.conns
+	return c.doubt
+}
+
+// parted returns the error for another message at the last offset that was read.
+func (c *cursor) parted() error {
+	if !c.atMaster() {
+		c.turn = 0
+		return away(fmt.Errorf("%s at offset %d: slave %s has another message there than was read, and the master does not answer", c.p, c.at-1, c.replica.Addr))
+	}
+	r := c.r
+	r.End = max(r.End, c.at)
+	return &sources.Diverged{Range: r, Name: c.p.String(), Head: c.at - 1}
+}
