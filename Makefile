@@ -281,8 +281,8 @@ test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, besi
 # The parts have brokers of their own and mostly wait for them: a broker of the suite's
 # deletes nothing in its first minute. So they run side by side.
 ROCKETMQ_TESTS := ./sources/rocketmq ./cmd/headrace ./internal/proof/testbroker
-ROCKETMQ_ALONE := TestTopicsPassTheSuite TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse
-ROCKETMQ_LONG  := TestLargeMessagesAndSlowReadersLoseNothing TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas
+ROCKETMQ_ALONE := TestTopicsPassTheSuite TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse TestMessagesThatABrokerLostAndOthersReplaceAreTold
+ROCKETMQ_LONG  := TestLargeMessagesAndSlowReadersLoseNothing TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas TestAFrozenMasterIsReadAtItsSlave
 .PHONY: test-rocketmq test-rocketmq-long
 test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java, and mvn once)
 	$(GO) test -c -tags rocketmq -o build/rocketmq.test ./sources/rocketmq

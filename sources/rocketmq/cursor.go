@@ -30,7 +30,7 @@ type cursor struct {
 	at      int64 // the next offset wanted
 	flight  pulls
 	replica remoting.Replica // the one to ask; without Addr: not chosen yet
-	turn    int              // how many replicas in a row did not answer
+	word    bool             // the master's word is needed: no other replica will do
 	now     []byte           // the rest of an answer: whole messages from c.at on
 	held    []byte           // the whole answer
 	nowFrom int64            // its request was for [nowFrom, nowEnd)
@@ -161,7 +161,7 @@ func (c *cursor) step(ctx context.Context, b *sources.Batch) error {
 	return err
 }
 
-// choose picks the replica to ask: the master, or the next one if replicas failed to answer.
+// choose picks the replica to ask: the master, or another one if the master did not answer.
 func (c *cursor) choose(ctx context.Context) error {
 	if c.replica.Addr != "" {
 		return nil
@@ -176,7 +176,9 @@ func (c *cursor) choose(ctx context.Context) error {
 	if len(all) == 0 {
 		return away(fmt.Errorf("%s: %w", c.p, errAway))
 	}
-	c.replica = all[c.turn%len(all)]
+	if c.replica = all[0]; !c.word {
+		c.replica = c.s.silence.pick(all)
+	}
 	return nil
 }
 
@@ -207,7 +209,8 @@ func (c *cursor) receive(ctx context.Context) error {
 		return c.silent(ctx, err)
 	}
 	c.flight.all = c.flight.all[1:]
-	c.turn = 0
+	c.s.silence.ends(c.replica.Addr)
+	c.word = c.word && !c.atMaster()
 	if c.reconnected() {
 		c.flight.drop()
 		return nil
@@ -237,7 +240,7 @@ func (c *cursor) request(ctx context.Context) error {
 // silent handles a replica that cannot be reached. The next try asks another one.
 func (c *cursor) silent(ctx context.Context, err error) error {
 	if errors.Is(err, remoting.ErrUnreachable) && ctx.Err() == nil {
-		c.turn++
+		c.s.silence.note(c.replica.Addr)
 		c.s.forgetRoute(c.p.topic)
 	}
 	return c.s.explain(ctx, err, fmt.Sprintf("%s at offset %d", c.p, c.at))
@@ -261,7 +264,7 @@ func (c *cursor) answer(ctx context.Context, p *pull, a *remoting.Pulled) error 
 		return c.outside(ctx, a)
 	case remoting.TopicUnknown, remoting.QueueUnknown:
 		if !c.atMaster() { // a slave learns of topics seconds later, so its answer says nothing about the master
-			c.turn++
+			c.s.silence.note(c.replica.Addr)
 			return away(fmt.Errorf("%s at offset %d: slave %s does not know the queue yet, and the master does not answer", c.p, c.at, c.replica.Addr))
 		}
 		return c.queueGone(fmt.Errorf("the broker answers code %d: %s", a.Code, a.Remark))
@@ -285,7 +288,7 @@ func (c *cursor) told(head int64) {
 // atHead handles the answer that there is no message at c.at yet.
 func (c *cursor) atHead(ctx context.Context, head int64) error {
 	if !c.atMaster() {
-		c.turn = 0 // the master may have it
+		c.word = true // the master may have it
 		return errAgain
 	}
 	if c.s.o.live() && head == c.at {

@@ -15,6 +15,7 @@
 //	spec.go       the part of a spec, and what RocketMQ can do
 //	source.go     Source: partitions and bounds
 //	routes.go     which broker has a queue, also while it is away
+//	silence.go    which replicas did not answer
 //	segments.go   from where to where a queue is read
 //	since.go      which records are older than a time
 //	identity.go   PartitionID and locator

@@ -244,18 +244,7 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	rng := sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}
 
 	// The master is dead: the slave has it all. It learns of a topic seconds later.
-	for deadline := time.Now().Add(time.Minute); ; {
-		_, err := b.Client().Call(t.Context(), b.Slave().Addr(), remoting.Pull{Queue: remoting.Queue{Topic: topic}, Group: readGroup, Most: 1}.Command())
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the slave does not give the topic: %v", err)
-		}
-		if err := brokers.Pause(t.Context(), retryAfter); err != nil {
-			t.Fatal(err)
-		}
-	}
+	slaveKnows(t, b, topic)
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}

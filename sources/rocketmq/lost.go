@@ -59,7 +59,7 @@ func (c *cursor) rest() sources.Range {
 func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
 	switch {
 	case !c.atMaster():
-		c.turn = 0
+		c.word = true
 		return errAgain
 	case c.at < a.Min:
 		return c.truncated(ctx, a.Min)
@@ -76,7 +76,7 @@ func (c *cursor) outside(ctx context.Context, a *remoting.Pulled) error {
 // is removing messages. The queue's minimum shows it some seconds later.
 func (c *cursor) removing(ctx context.Context) error {
 	if !c.atMaster() { // a slave that may not be read
-		c.turn = 0
+		c.word = true
 		return errAgain
 	}
 	low, _, err := c.s.endsOf(ctx, c.p)

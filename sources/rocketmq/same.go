@@ -96,7 +96,7 @@ func (c *cursor) reconnected() bool {
 // parted returns the error for another message at the last offset that was read.
 func (c *cursor) parted() error {
 	if !c.atMaster() {
-		c.turn = 0
+		c.s.silence.note(c.replica.Addr)
 		return away(fmt.Errorf("%s at offset %d: slave %s has another message there than was read, and the master does not answer", c.p, c.at-1, c.replica.Addr))
 	}
 	r := c.r

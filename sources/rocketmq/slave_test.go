@@ -1,7 +1,9 @@
 package rocketmq
 
 import (
+	"context"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -48,4 +50,71 @@ func TestABrokerWithoutItsMasterIsAwayAndItsTopicsAreNotGone(t *testing.T) {
 			t.Errorf("%+v: %v", c.broker, got)
 		}
 	}
+}
+
+// A master that hangs takes connections and requests, and the name servers tell of it for two
+// minutes. After an error the agent opens another cursor: it asks the slave.
+func TestASlaveIsReadWhileItsMasterHangs(t *testing.T) {
+	f := newFake(t, 2)
+	f.write("a", 500)
+	f.set(func() { f.master().frozen = true })
+	o := f.options()
+	o.End.At, o.answerWithin = brokers.Latest, 200*time.Millisecond
+	s := f.source(o)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	read, opened := 0, 0
+	for err := error(nil); err != io.EOF; opened++ { // as an agent
+		cur := f.open(s, 0, 500, int64(read))
+		var n int
+		n, err = next(ctx, cur, 500-read)
+		read += n
+		cur.Close()
+		if _, again := errors.AsType[*sources.Temporary](err); err != nil && !again {
+			t.Fatalf("after %d messages: %v", read, err)
+		}
+		if read == 500 {
+			break
+		}
+	}
+	t.Logf("opened %d cursors", opened)
+	f.mu.Lock()
+	asked := f.master().pulls
+	f.mu.Unlock()
+	f.open(s, 0, 1, 0).Close()
+	if n, err := next(ctx, f.open(s, 0, 100, 0), 100); n != 100 || err != nil {
+		t.Errorf("the next range: %d messages (%v)", n, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if more := f.master().pulls - asked; more > 0 {
+		t.Errorf("the master was asked %d times more", more)
+	}
+}
+
+// Many cursors meet the silence of one replica together.
+func TestOneReplicaIsSilentForAllCursorsUntilItAnswers(t *testing.T) {
+	var w silence
+	all := []remoting.Replica{{ID: 0, Addr: "m"}, {ID: 1, Addr: "s"}}
+	picked := func(want string) {
+		t.Helper()
+		if got := w.pick(all).Addr; got != want {
+			t.Errorf("%s is asked, want %s", got, want)
+		}
+	}
+	picked("m")
+	for range 4 {
+		w.note("m")
+		picked("s")
+	}
+	w.note("s")
+	picked("m") // was asked longest ago
+	picked("s")
+	w.ends("s")
+	picked("s")
+	w.until["m"] = time.Now().Add(-time.Second)
+	picked("m") // one asks it again,
+	picked("s") // and the others do not
+	w.ends("m")
+	picked("m")
 }

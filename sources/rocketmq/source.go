@@ -28,6 +28,7 @@ type Source struct {
 	spare      brokers.Spares // memory for answers
 	untold     sync.Once      // logs once that a broker does not say how far its queues are
 	showed     showed
+	silence    silence
 	blind      sync.Once // logs once that messages cannot be compared
 
 	comparing    sync.Mutex // one Compare at a time

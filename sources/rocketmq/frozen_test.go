@@ -1,0 +1,86 @@
+//go:build rocketmq
+
+package rocketmq
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/internal/proof/testbroker"
+	"github.com/headrace/headrace/internal/remoting"
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
+	"github.com/headrace/headrace/sources/sourcetest"
+)
+
+// The master's process is stopped as it is. The name server still tells of it when the slave
+// has given all messages.
+func TestAFrozenMasterIsReadAtItsSlave(t *testing.T) {
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Slave: true, Set: map[string]string{"slaveReadEnable": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n = 5000
+	topic := newTopic(t, b, 1)
+	to := b.NewAppender(topic)
+	defer to.Close()
+	values := make([][]byte, 1000)
+	for i := range values {
+		values[i] = []byte("a record")
+	}
+	for at := int64(0); at < n; at += 1000 {
+		if err := to.Append(t.Context(), 0, at, values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds(t, b.RocketBroker, topic, n)
+	holds(t, b.Slave(), topic, n)
+	slaveKnows(t, b, topic)
+	o := options(b, topic)
+	o.answerWithin = 2 * time.Second
+	s := openFor(t, o)
+	parts, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetest.Segments(t, s, parts[0], 1)[0]
+	r := &reading{t: t, s: s}
+	frozen := false
+	r.whole(sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}, g.Locator, func(records int) {
+		if !frozen && records > 0 {
+			frozen = true
+			if err := b.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	route, err := b.Client().Route(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one, is := route.Broker(b.Name()); r.records != n || !frozen || !is || len(one.Replicas) != 2 {
+		t.Errorf("%d records of %d, frozen %v, opened again %d times; the name server tells of %+v", r.records, n, frozen, r.again, one)
+	}
+	t.Logf("opened again %d times", r.again)
+	if err := b.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slaveKnows waits until the slave gives a topic: it learns of it seconds later.
+func slaveKnows(t *testing.T, b *testbroker.RocketMQ, topic string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		_, err := b.Client().Call(t.Context(), b.Slave().Addr(), remoting.Pull{Queue: remoting.Queue{Topic: topic}, Group: readGroup, Most: 1}.Command())
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the slave does not give the topic: %v", err)
+		}
+		if err := brokers.Pause(t.Context(), retryAfter); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
