@@ -27,18 +27,28 @@ type Client struct {
 	o    Options
 	good atomic.Int32 // the name server that answered last
 
+	dial  func(ctx context.Context, addr string) (net.Conn, error)
+	ctx   context.Context // ends with Close
+	end   context.CancelFunc
+	dials sync.WaitGroup // connections that are being made
+
 	mu     sync.Mutex // guards what follows
 	closed bool
 	peers  map[string]*peer
 }
 
-// peer is one address. Its token is the right to connect to it.
+// peer is one address. Client.mu guards it.
 type peer struct {
-	dialing chan struct{}
+	dialing *dialing // nil: nobody connects now
+	conn    *conn
+	count   int64 // connections that were made
+}
 
-	// Guarded by Client.mu.
-	conn  *conn
-	count int64 // connections that were made
+// dialing is a connection that is being made, for all who wait for it.
+type dialing struct {
+	done chan struct{} // closed when conn or err is set
+	conn *conn
+	err  error
 }
 
 // NewClient connects to nothing yet.
@@ -46,11 +56,15 @@ func NewClient(o Options) *Client {
 	if o.Answer == 0 {
 		o.Answer = answerWithin
 	}
-	return &Client{o: o, peers: map[string]*peer{}}
+	c := &Client{o: o, peers: map[string]*peer{}}
+	c.dial = c.dialNet
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
 }
 
 // Close ends all connections. Requests that are under way fail.
 func (c *Client) Close() {
+	c.end()
 	c.mu.Lock()
 	c.closed = true
 	var all []*conn
@@ -63,6 +77,7 @@ func (c *Client) Close() {
 	for _, one := range all {
 		one.close()
 	}
+	c.dials.Wait()
 }
 
 // Start sends a request to addr and does not wait for the answer. The answer's body
@@ -113,42 +128,68 @@ func (c *Client) ask(ctx context.Context, make func() *Command) (Command, error)
 	return Command{}, last
 }
 
-// connect returns the connection to addr. Only one caller dials an address at a time.
+// connect returns the connection to addr. If there is none, one is made for all who ask: they
+// share its failure too. Otherwise 500 queues would wait for 500 failures, one after the
+// other. A context ends its own caller's wait only.
 func (c *Client) connect(ctx context.Context, addr string) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, one, err := c.peer(addr)
+	d, one, err := c.connection(addr)
 	if err != nil || one != nil {
 		return one, err
 	}
 	select {
-	case <-p.dialing:
-		defer func() { p.dialing <- struct{}{} }()
+	case <-d.done:
+		return d.conn, d.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if _, one, err := c.peer(addr); err != nil || one != nil {
-		return one, err // somebody else connected meanwhile
-	}
-	nc, err := c.dial(ctx, addr)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, unreachable(addr, err)
-	}
+}
+
+// connection returns the connection to addr, or the one that is being made.
+func (c *Client) connection(addr string) (*dialing, *conn, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closed {
-		c.mu.Unlock()
-		_ = nc.Close()
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
-	p.conn = newConn(addr, nc)
-	p.count++
-	one = p.conn
-	c.mu.Unlock()
-	return one, nil
+	p := c.peers[addr]
+	if p == nil {
+		p = &peer{}
+		c.peers[addr] = p
+	}
+	if p.conn != nil && p.conn.why() == nil {
+		return nil, p.conn, nil
+	}
+	if p.conn = nil; p.dialing == nil {
+		d := &dialing{done: make(chan struct{})}
+		p.dialing = d
+		c.dials.Go(func() { c.make(addr, p, d) })
+	}
+	return p.dialing, nil, nil
+}
+
+// make makes a connection.
+func (c *Client) make(addr string, p *peer, d *dialing) {
+	defer close(d.done)
+	nc, err := c.dial(c.ctx, addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.dialing = nil
+	switch {
+	case c.closed:
+		if err == nil {
+			_ = nc.Close()
+		}
+		d.err = errClosed
+	case err != nil:
+		d.err = unreachable(addr, err)
+	default:
+		d.conn = newConn(addr, nc)
+		p.conn = d.conn
+		p.count++
+	}
 }
 
 // Connections is how often a connection to addr was made. If it has changed, the server may
@@ -162,26 +203,7 @@ func (c *Client) Connections(addr string) int64 {
 	return 0
 }
 
-// peer finds an address, and its connection if that is usable.
-func (c *Client) peer(addr string) (*peer, *conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, nil, errClosed
-	}
-	p := c.peers[addr]
-	if p == nil {
-		p = &peer{dialing: make(chan struct{}, 1)}
-		p.dialing <- struct{}{}
-		c.peers[addr] = p
-	}
-	if p.conn != nil && p.conn.why() != nil {
-		p.conn = nil
-	}
-	return p, p.conn, nil
-}
-
-func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c *Client) dialNet(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(dialWithin, c.o.Answer))
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)

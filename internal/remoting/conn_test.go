@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -92,7 +94,7 @@ func TestAServerThatDoesNotAnswerIsUnreachableAndTheNextRequestConnectsAgain(t *
 	if !errors.Is(err, ErrUnreachable) || errors.Is(err, io.EOF) {
 		t.Errorf("it says %v", err)
 	}
-	if _, one, _ := c.peer(addr); one != nil {
+	if _, one, _ := c.connection(addr); one != nil {
 		t.Error("the connection that gave no answer is used again")
 	}
 }
@@ -116,6 +118,56 @@ func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
 	if heard := time.Duration(one.heard.Load()); heard < before || heard > time.Since(began) {
 		t.Errorf("it answered %v after the start, and it is %v after it now", heard, time.Since(began))
 	}
+}
+
+// A server whose handshake hangs costs all callers one wait, and not one each after the other.
+func TestCallersShareTheFailureOfOneDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewClient(Options{NameServers: []string{"broker:1"}})
+		dials, hangs := 0, make(chan error)
+		c.dial = func(context.Context, string) (net.Conn, error) {
+			dials++
+			return nil, <-hangs
+		}
+		const callers = 20
+		failed := make(chan error, callers+1)
+		call := func(ctx context.Context) {
+			go func() {
+				_, err := c.Call(ctx, "broker:1", &Command{Code: 1})
+				failed <- err
+			}()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		call(ctx)
+		synctest.Wait()
+		for range callers {
+			call(t.Context())
+		}
+		synctest.Wait() // all of them wait
+		cancel()        // the one that began has gone
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that has gone: %v", err)
+		}
+		hangs <- errors.New("no handshake within 5s")
+		for range callers {
+			if err := <-failed; !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "broker:1") || !strings.Contains(err.Error(), "no handshake") {
+				t.Errorf("it says %v", err)
+			}
+		}
+		if dials != 1 {
+			t.Errorf("%d dials, want 1", dials)
+		}
+		call(t.Context())
+		synctest.Wait()
+		if dials != 2 {
+			t.Errorf("the next caller does not try again: %d dials", dials)
+		}
+		go func() { hangs <- errors.New("again") }()
+		c.Close()
+		if err := <-failed; err == nil {
+			t.Error("no error after Close")
+		}
+	})
 }
 
 func TestACloseEndsRequestsThatAreUnderWay(t *testing.T) {
