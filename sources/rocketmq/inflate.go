@@ -15,12 +15,20 @@ import (
 // errLong means that a body is longer than max_record.
 var errLong = errors.New("too long")
 
+// windowLargest is the largest window of a ZSTD frame that is accepted. A decoder takes memory
+// for the whole window before it reads a byte, and frames of ten bytes may claim gigabytes.
+// Compression levels up to 19 need no more (RFC 8878 recommends this limit).
+const windowLargest = 8 << 20
+
+// errWindow means that a body claims a larger window.
+var errWindow = fmt.Errorf("its ZSTD frame has a window of more than %d MiB, for which no memory is taken: compress with a level up to 19", windowLargest>>20)
+
 // inflaters keeps decompressors for the next messages.
 var inflaters = struct{ zlib, lz4, zstd sync.Pool }{
 	zlib: sync.Pool{},
 	lz4:  sync.Pool{New: func() any { return lz4.NewReader(nil) }},
 	zstd: sync.Pool{New: func() any {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(windowLargest))
 		if err != nil {
 			panic(err) // the options are wrong
 		}
@@ -52,10 +60,19 @@ func inflate(flags int, b, body []byte, most int64) ([]byte, error) {
 	case 2:
 		d := inflaters.zstd.Get().(*zstd.Decoder)
 		defer inflaters.zstd.Put(d)
-		if err := d.Reset(bytes.NewReader(body)); err != nil {
-			return b, err
+		defer func() { _ = d.Reset(nil) }() // it does not keep the body
+		var h zstd.Header
+		if h.Decode(body) == nil && h.HasFCS && h.FrameContentSize > uint64(most) {
+			return b, errLong
 		}
-		return readMost(d, b, most)
+		err := d.Reset(bytes.NewReader(body))
+		if err == nil {
+			b, err = readMost(d, b, most)
+		}
+		if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) { // the second: of a frame of one segment
+			err = errWindow
+		}
+		return b, err
 	default:
 		return b, fmt.Errorf("compression of kind %d is not known", kind)
 	}

@@ -185,6 +185,9 @@ func (m *message) appendRecord(b []byte, maxRecord int64, bare bool, out *source
 			if errors.Is(err, errLong) {
 				return &tooLarge{m.queueOffset, maxRecord + 1}
 			}
+			if errors.Is(err, errWindow) {
+				return err
+			}
 			return fmt.Errorf("%w: its body cannot be decompressed: %w", errMessage, err)
 		}
 	} else {

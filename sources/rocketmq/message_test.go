@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +144,41 @@ func TestEveryCompressionIsUndone(t *testing.T) {
 	}
 	if _, err := record(t, stored{queue: 3, topic: "clicks", flags: 1 | 5<<8, body: text}, 1<<20); !errors.Is(err, errMessage) {
 		t.Errorf("an unknown compression: %v", err)
+	}
+}
+
+// A few bytes may claim that they need much memory. It is not taken before they are judged.
+func TestFewBytesThatClaimMuchMemoryGetLittle(t *testing.T) {
+	window := func(log byte) []byte { return []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 9, 0, 0, 'x'} }
+	length := func(n uint32) []byte { // of one segment: the window is as large
+		return append(binary.LittleEndian.AppendUint32([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0}, n), 9, 0, 0, 'x')
+	}
+	for _, c := range []struct {
+		name string
+		body []byte
+		want error
+	}{
+		{"a window of 8 MiB", window(23), nil},
+		{"a window of 16 MiB", window(24), errWindow},
+		{"a window of 512 MiB", window(29), errWindow},
+		{"a length of 512 MiB", length(512 << 20), errLong},
+		{"a length of 12 MiB, of one segment", length(12 << 20), errWindow},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		b, err := inflate(1|2<<8, nil, c.body, 16<<20)
+		runtime.ReadMemStats(&after)
+		if taken := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.Is(err, c.want) || err == nil && string(b) != "x" || taken > 16 {
+			t.Errorf("%s: %q, %v, with %d MiB", c.name, b, err, taken)
+		}
+	}
+	_, err := record(t, stored{queue: 3, topic: "clicks", flags: 1 | 2<<8, body: window(29)}, 100)
+	c := &cursor{s: &Source{}, p: clicks, at: 17}
+	said := c.damaged(err).Error()
+	for _, word := range []string{"clicks/b0/3", "17", "8 MiB", "level up to 19", "start_offsets"} {
+		if !strings.Contains(said, word) {
+			t.Errorf("%q does not say %s", said, word)
+		}
 	}
 }
 
