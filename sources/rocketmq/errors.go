@@ -58,7 +58,7 @@ func (s *Source) refused(e *remoting.Error, what string) error {
 	err := fmt.Errorf("%s: %w", what, e)
 	switch e.Code {
 	case remoting.GroupUnknown:
-		return fmt.Errorf("%w: the broker knows no subscription group %q and makes none by itself: create it (mqadmin updateSubGroup -g %s)", err, s.o.group(), s.o.group())
+		return fmt.Errorf("%w: the broker knows no subscription group %q and makes none by itself: create it (mqadmin updateSubGroup -n %s -c CLUSTER -g %s)", err, s.o.group(), s.o.NameServers[0], s.o.group())
 	case remoting.NoPermission:
 		if s.o.Credentials.AccessKey == "" {
 			return fmt.Errorf("%w: give an access key in rocketmq.acl, or let the topic be read", err)
