@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -312,6 +314,63 @@ func allowReader(t *testing.T, b *testbroker.RocketMQ, k remoting.Credentials, t
 	}
 }
 
+// specsReachASecuredBroker reads with specs, whose secret key is in a variable or a file. Plain
+// connections are taken too, so that TLS was spoken is seen by a certificate that is refused.
+func specsReachASecuredBroker(t *testing.T, b *testbroker.RocketMQ, topic string) {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{"key": testbroker.Password, "wrong": "another"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HEADRACE_ROCKETMQ_KEY", testbroker.Password)
+	key := func(name string) string {
+		return fmt.Sprintf(", acl: {access_key: %s, secret_key_file: %s}", testbroker.User, filepath.Join(folder, name))
+	}
+	env := fmt.Sprintf(", acl: {access_key: %s, secret_key_env: HEADRACE_ROCKETMQ_KEY}", testbroker.User)
+	for _, c := range []struct{ security, want string }{
+		{env, ""},
+		{key("key"), ""},
+		{env + ", tls: {ca: " + b.Names.CA() + "}", ""},
+		{env + ", tls: {ca: " + b.Names.CA() + ", server_name: elsewhere}", "rocketmq.tls.server_name"},
+		{key("wrong"), "rocketmq.acl"},
+		{"", "rocketmq.acl"},
+	} {
+		text := fmt.Sprintf("name: d\nrocketmq: {name_servers: [%q], topic: %s%s}\ndecode: lines\n", b.NameServer(), topic, c.security)
+		spec, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := openSpec(spec, dataset.Opening{AllowedRoots: []string{folder, b.Names.Dir()}})
+		if err != nil {
+			t.Errorf("%s: %v", c.security, err)
+			continue
+		}
+		s := src.(*Source)
+		if c.want == "" {
+			if got := len(everything(t, s)); got != 1000 {
+				t.Errorf("%s: %d records", c.security, got)
+			}
+		} else {
+			refuses(t, s, c.want)
+		}
+		s.Close()
+	}
+}
+
+// refuses says that a source cannot list and says why.
+func refuses(t *testing.T, s *Source, word string) {
+	t.Helper()
+	parts, err := s.Partitions(t.Context())
+	if err == nil {
+		_, err = s.Segments(t.Context(), parts[0], -1, 1)
+	}
+	if _, again := errors.AsType[*sources.Temporary](err); err == nil || again || !strings.Contains(err.Error(), word) {
+		t.Errorf("it says %v, and nothing of %s", err, word)
+	}
+}
+
 func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{ACL: true, TLS: true})
 	if err != nil {
@@ -339,6 +398,7 @@ func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	if got := len(everything(t, openFor(t, o))); got != 1000 {
 		t.Errorf("signed, with TLS: %d records", got)
 	}
+	specsReachASecuredBroker(t, b, topic)
 	o.Group = "signed-progress"
 	s := openFor(t, o)
 	parts, err := s.Partitions(t.Context())
@@ -364,14 +424,7 @@ func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 
 	refused := func(o Options, word string) {
 		t.Helper()
-		s := openFor(t, o)
-		parts, err := s.Partitions(t.Context())
-		if err == nil {
-			_, err = s.Segments(t.Context(), parts[0], -1, 1)
-		}
-		if _, again := errors.AsType[*sources.Temporary](err); err == nil || again || !strings.Contains(err.Error(), word) {
-			t.Errorf("it says %v, and nothing of %s", err, word)
-		}
+		refuses(t, openFor(t, o), word)
 	}
 	stranger := o
 	stranger.TLS.RootCAs = nil
