@@ -53,7 +53,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			heads.Reset(every)
 			err = f.patient(asked)
 		case <-parts.C:
-			err = f.patient(f.ask(ctx, f.join))
+			err = f.listAgain(ctx)
 		case <-aged:
 			err = f.patient(f.ask(ctx, f.ages))
 		case <-l.news: // a change that ends this listing cancels ctx; others do not matter here
@@ -67,6 +67,23 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 // ask runs join or heads, and notes whether the source answered.
 func (f *following) ask(ctx context.Context, do func(context.Context) error) error {
 	return ask(f.srv, f.id, func() error { return do(ctx) })
+}
+
+// listAgain adds new partitions. If some are known, only their heads say that the source answers
+// again: RocketMQ's name servers list the queues of a broker that hangs.
+func (f *following) listAgain(ctx context.Context) error {
+	if !f.joined {
+		return f.patient(f.ask(ctx, f.join))
+	}
+	f.srv.SourceAsked(f.id)
+	err := f.join(ctx)
+	if err == nil {
+		return nil
+	}
+	if silent(err) {
+		f.srv.SourceSilent(f.id, err.Error())
+	}
+	return f.patient(err)
 }
 
 // headsEvery returns how often the source is asked for heads.

@@ -28,6 +28,7 @@ type river struct {
 	parts    []sources.PartitionID
 	joined   []sources.PartitionID
 	err      error // of Partitions
+	listings int   // calls of Partitions
 	down     error // of Bounds
 	hangs    bool  // Bounds, until its context ends or it does not any more
 	replaced []sources.Replaced
@@ -61,6 +62,7 @@ func (r *river) open(context.Context, *dataset.Spec, []sources.Segment) (sources
 func (r *river) Partitions(context.Context) ([]sources.PartitionID, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.listings++
 	return append([]sources.PartitionID(nil), r.parts...), r.err
 }
 
@@ -183,6 +185,28 @@ func TestASourceThatDoesNotAnswerIsToldUntilItAnswersAgain(t *testing.T) {
 		r.set(func() { r.down, r.hangs = nil, false })
 		m.until("an answer after "+c.what, answers)
 	}
+}
+
+// The name servers of RocketMQ list the queues of a broker that hangs. That is no answer of it.
+func TestAListingDoesNotEndTheSilenceOfASourceWhosePartitionsDoNotAnswer(t *testing.T) {
+	r := newRiver(10)
+	m := followed(t, r, t.TempDir())
+	m.apply(liveSpec)
+	m.until("what is there", listed(10))
+	r.set(func() { r.down = &sources.Temporary{Err: errors.New("it hangs")} })
+	first := m.until("silence", func(d *headracev1.Dataset) bool { return d.Silence != nil }).Silence.SinceMs
+	r.set(func() { r.listings = 0 })
+	m.until("more listings", func(*headracev1.Dataset) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.listings > 2
+	})
+	d := m.until("silence", func(d *headracev1.Dataset) bool { return d.Silence != nil })
+	if d.Silence.SinceMs != first {
+		t.Errorf("silent since %d, and before that since %d", d.Silence.SinceMs, first)
+	}
+	r.set(func() { r.down = nil })
+	m.until("an answer", func(d *headracev1.Dataset) bool { return d.Silence == nil })
 }
 
 func TestATopicThatIsGoneStopsItsLiveDatasetAndIsNamed(t *testing.T) {
