@@ -12,7 +12,9 @@ headrace   the product: a running agent, `stream.step()` after each batch of 1,0
 ordinary   a push consumer with the library's defaults, one message after the other
            through the pipe; np.frombuffer and np.stack, or split, for each record.
 tuned      as many messages per pull and per call as the library allows, joined in
-           Go; np.frombuffer or pyarrow's CSV reader for each block.
+           Go. A broker gives 32 messages in one answer by default, and 32 lines cost
+           pyarrow as much as some thousand. So blocks are gathered up to the batch of
+           bench/kafka/readers.py: np.frombuffer or pyarrow's CSV reader for each.
 
 The clock of the rival starts when it has its queues: it joins a group first, which
 takes seconds. Ours starts before it opens its dataset. `child_cpu_seconds` is the Go
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +56,7 @@ class Pipe(kafka.Consumer):
         args += ["--group", group, "--instance", f"bench-{os.getpid()}", *more]
         self.child = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20)
         assert self.child.stdout
-        self.pipe, self.size, self.joined = self.child.stdout, size, bool(settings)
+        self.pipe, self.form, self.size, self.joined = self.child.stdout, form, size, bool(settings)
         if self.one() is not None:
             raise SystemExit("the consumer has messages before it has queues")
 
@@ -62,9 +65,20 @@ class Pipe(kafka.Consumer):
         return None if length == ASSIGNED else self.pipe.read(length)
 
     def messages(self) -> Iterator[list[Any]]:
-        while True:
-            size = 1 if self.joined else self.size
-            yield [Message(body) for _ in range(size) if (body := self.one()) is not None]
+        left = int(sys.argv[4])  # no more come after so many
+        while left > 0:
+            messages, rows = [], 0
+            while rows < min(self.size, left):
+                if (body := self.one()) is not None:
+                    messages.append(Message(body))
+                    rows += self.rows(body)
+            left -= rows
+            yield messages
+
+    def rows(self, body: bytes) -> int:
+        if not self.joined:
+            return 1
+        return body.count(b"\n") + 1 if self.form == "tsv" else len(body) // (4 * kafka.WIDTH)
 
     def child_cpu(self) -> float:
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -80,7 +94,7 @@ class Ordinary(kafka.Ordinary, Pipe):
 
 
 class Tuned(kafka.Tuned, Pipe):
-    """A block at a time."""
+    """Blocks of many messages, some at a time."""
 
 
 if __name__ == "__main__":
