@@ -45,6 +45,7 @@ type history struct {
 	end       int64     // after the last of traces
 	fell      time.Time // since when head is below end; zero: it is not
 	lowest    int64     // the lowest head since then
+	fresh     bool      // they were returned after the last Compare: the broker answers
 
 	// Only Compare uses these.
 	traces []trace // of messages that were just before heads, in the order of their offsets
@@ -60,7 +61,7 @@ func (s *Source) reaches(p partition, low, head int64) {
 		h = &history{p: p}
 		s.histories[p.id()] = h
 	}
-	h.low, h.head = low, head
+	h.low, h.head, h.fresh = low, head, true
 	switch {
 	case head >= h.end:
 	case h.fell.IsZero():
@@ -96,23 +97,23 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 		unanswered error
 		bytes      int
 	)
-	s.mu.Lock()
-	histories := maps.Clone(s.histories)
-	s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(histories)) {
-		l, err := s.lookAt(ctx, histories[id], rests)
+	for _, h := range s.freshHistories() {
+		l, err := s.lookAt(ctx, h, rests)
 		if err != nil {
 			unanswered = s.unlessBlind(err, unanswered)
 		} else if l != nil {
 			looks = append(looks, l)
 		}
 	}
+	away := map[string]bool{} // brokers that did not answer; they are not asked again
 	for some := range slices.Chunk(looks, comparedAtOnce) {
+		some = slices.DeleteFunc(some, func(l *look) bool { return away[l.addr] })
 		for _, l := range some {
 			unanswered = s.unlessBlind(s.startLook(ctx, l), unanswered)
 		}
 		for _, l := range some {
 			r, n, err := s.endLook(ctx, l)
+			away[l.addr] = away[l.addr] || errors.Is(err, remoting.ErrUnreachable)
 			if bytes += n; r != nil {
 				found = append(found, *r)
 			}
@@ -123,6 +124,19 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 		s.compareAgain = began.Add(time.Duration(bytes) * time.Second / comparedBytes)
 	}
 	return found, errors.Join(ctx.Err(), unanswered)
+}
+
+// freshHistories returns the queues whose brokers have answered since the last Compare.
+func (s *Source) freshHistories() (all []*history) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.histories)) {
+		if h := s.histories[id]; h.fresh {
+			h.fresh = false
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // unlessBlind returns err or the one before it, if another try may help. An error that stays

@@ -234,3 +234,26 @@ func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 }
+
+// A broker that hangs costs one wait, of Bounds. Its queues are not asked for once more.
+func TestABrokerThatHangsIsNotAskedAgainToCompare(t *testing.T) {
+	f := newFake(t, 1)
+	o := f.options()
+	o.answerWithin = 200 * time.Millisecond
+	s := f.source(o)
+	f.write("a", 100)
+	looked(t, s)
+	f.set(func() { f.master().frozen, f.master().pulls = true, 0 })
+	bounds, err := s.Bounds(t.Context(), []sources.PartitionID{fakeQueue})
+	if again, is := errors.AsType[*sources.Temporary](bounds[0].Err); err != nil || !is || !again.Away {
+		t.Errorf("%+v (%v)", bounds, err)
+	}
+	if found, err := s.Compare(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("%+v (%v)", found, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.master().pulls > 0 {
+		t.Errorf("it was asked for %d messages", f.master().pulls)
+	}
+}
