@@ -102,3 +102,71 @@ func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	up.stop()
 	w.nothingLeft()
 }
+
+// A broker loses messages that were trained already, as with its machine's power, and producers
+// send others before anybody looks. The dataset stops, also with on_loss: continue, and names
+// the queue and the offset.
+func TestMessagesThatRocketMQLosesAndReplacesStopALiveDataset(t *testing.T) {
+	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Set: map[string]string{"mappedFileSizeCommitLog": "8388608"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "clicks", 1); err != nil {
+		t.Fatal(err)
+	}
+	a := b.NewAppender("clicks")
+	defer a.Close()
+	const each = 64 * modeBatch
+	n := int64(0)
+	add := func(round string) {
+		t.Helper()
+		var values [][]byte
+		for i := range int64(each) {
+			values = append(values, fmt.Appendf(nil, "0\t%d\t%s", n+i, round))
+		}
+		if err := a.Append(t.Context(), 0, n, values, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		n += each
+	}
+	w := newWorld(t)
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}",
+		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks, end: never}\non_loss: continue", b.NameServer()), 1))
+	up := w.up("-f", "clicks.yaml")
+	trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
+	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
+	read := func() {
+		t.Helper()
+		trainer.until("all is read", func() bool { c := status().Counts; return c.Acked == n && c.Listed == n })
+	}
+	add("kept")
+	read()
+	lose, err := b.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		add("lost")
+		read()
+	}
+	if err := lose(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n = each
+	for range 5 { // more than were lost
+		add("others")
+	}
+	up.until("the dataset stops", func() bool { return status().State == "failed" })
+	reason := status().Reason
+	for _, word := range []string{"clicks/b0/0", "took back the records from offset", "RocketMQ: a broker that lost its last messages", "apply it again"} {
+		if !strings.Contains(reason, word) {
+			t.Errorf("it stops with %q, which does not say %q", reason, word)
+		}
+	}
+	t.Log(reason)
+	trainer.signal(syscall.SIGTERM)
+	trainer.wait()
+	up.stop()
+	w.nothingLeft()
+}
