@@ -167,6 +167,8 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 			if n, err := next(t.Context(), cur, 100); n != 100 || err != nil {
 				t.Fatalf("%d messages (%v)", n, err)
 			}
+			s.passed(fakeQueue, f.traceAt(49)) // as at the end of a batch
+			s.passed(fakeQueue, f.traceAt(79))
 			if c.reopens {
 				cur.Close()
 			}
@@ -184,7 +186,7 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 			}
 			cur.Close()
 			diverged, is := errors.AsType[*sources.Diverged](err)
-			if is != c.want || is && (diverged.Head != 99 || n > 0 || !strings.Contains(err.Error(), "t/b/0")) || !is && n != 60 {
+			if is != c.want || is && (diverged.Head < 50 || diverged.Head > 60 || n > 0 || !strings.Contains(err.Error(), "t/b/0")) || !is && n != 60 {
 				t.Errorf("it reads %d and says %v", n, err)
 			}
 		})

@@ -99,6 +99,7 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 		switch {
 		case len(b.Recs) > 0 && (err != nil || len(b.Arena) >= arenaEnough || !c.more()):
 			b.End = min(c.at, c.r.End) // an error is met again by the next call
+			c.s.passed(c.r.Partition, c.last)
 			return nil
 		case err == nil:
 		case errors.Is(err, errAgain):

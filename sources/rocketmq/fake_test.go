@@ -244,6 +244,17 @@ func (f *fake) restarted() {
 	}
 }
 
+// traceAt is the trace of one of the master's messages.
+func (f *fake) traceAt(offset int) trace {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var m message
+	if err := m.read(f.master().log[offset].encode()); err != nil {
+		f.t.Fatal(err)
+	}
+	return m.trace()
+}
+
 func (f *fake) options() Options {
 	return Options{Dataset: "d", NameServers: []string{f.names.addr()}, Topics: []string{"t"}, MaxRecord: 1000, Start: End{At: brokers.Earliest}, End: End{At: brokers.Never},
 		headWithin: time.Nanosecond, topicWithin: time.Nanosecond, fellWithin: time.Hour, answerWithin: time.Minute}

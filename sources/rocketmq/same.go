@@ -1,7 +1,9 @@
 package rocketmq
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,6 +21,43 @@ func (s *Source) leave(id sources.PartitionID, t trace) {
 	defer s.mu.Unlock()
 	all := append(slices.DeleteFunc(s.left[id], func(o trace) bool { return o.offset == t.offset }), t)
 	s.left[id] = all[max(0, len(all)-leftMost):]
+}
+
+// passed remembers a message that was read, so that parted finds where others begin.
+func (s *Source) passed(id sources.PartitionID, t trace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.trails[id]
+	at, is := slices.BinarySearchFunc(all, t.offset, func(o trace, offset int64) int { return cmp.Compare(o.offset, offset) })
+	if is {
+		all[at] = t
+		return
+	}
+	s.trails[id] = thinned(slices.Insert(all, at, t))
+}
+
+// sameUpTo returns the offset from which on messages may be others: that after the last one
+// that was read before an offset and is still there.
+func (s *Source) sameUpTo(ctx context.Context, p partition, before int64) int64 {
+	s.mu.Lock()
+	all := slices.Clone(s.trails[p.id()])
+	s.mu.Unlock()
+	from := before
+	for _, t := range slices.Backward(all) {
+		if t.offset >= before {
+			continue
+		}
+		m, _, err := s.one(ctx, p, t.offset)
+		switch again, _ := errors.AsType[*sources.Temporary](err); {
+		case ctx.Err() != nil, again != nil && again.Away:
+			return from // as far as is known
+		case err == nil && m.trace() == t:
+			return t.offset + 1
+		case err == nil:
+			from = t.offset
+		}
+	}
+	return from
 }
 
 // leftAt returns the message that an earlier cursor has read before an offset.
@@ -76,7 +115,7 @@ func (c *cursor) same(ctx context.Context) error {
 		return c.answer(ctx, &pull{start: c.at - 1, end: c.at}, &got)
 	case m.read(got.Body) != nil || m.queueOffset != c.at-1: // damaged, or being removed: it cannot be compared
 	case m.trace() != c.last:
-		return c.parted()
+		return c.parted(ctx)
 	}
 	c.doubt, c.conns = false, before
 	return nil
@@ -94,12 +133,16 @@ func (c *cursor) reconnected() bool {
 }
 
 // parted returns the error for another message at the last offset that was read.
-func (c *cursor) parted() error {
+func (c *cursor) parted(ctx context.Context) error {
 	if !c.atMaster() {
 		c.s.silence.note(c.replica.Addr)
 		return away(fmt.Errorf("%s at offset %d: slave %s has another message there than was read, and the master does not answer", c.p, c.at-1, c.replica.Addr))
 	}
 	r := c.r
 	r.End = max(r.End, c.at)
-	return &sources.Diverged{Range: r, Name: c.p.String(), Head: c.at - 1}
+	from := c.s.sameUpTo(ctx, c.p, c.at-1)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &sources.Diverged{Range: r, Name: c.p.String(), Head: from}
 }

@@ -44,6 +44,7 @@ type Source struct {
 	missing   map[sources.PartitionID]time.Time // since when the broker runs without the queue
 	histories map[sources.PartitionID]*history
 	left      map[sources.PartitionID][]trace // of the last messages that closed cursors have read
+	trails    map[sources.PartitionID][]trace // of messages that were read, by offset, fewer the longer ago
 }
 
 var (
@@ -63,7 +64,7 @@ func Open(o Options) (*Source, error) {
 		segments: map[sources.PartitionID][]sources.Segment{},
 		fixed:    map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
 		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{},
-		histories: map[sources.PartitionID]*history{}, left: map[sources.PartitionID][]trace{}}
+		histories: map[sources.PartitionID]*history{}, left: map[sources.PartitionID][]trace{}, trails: map[sources.PartitionID][]trace{}}
 	s.window.Store(windowFirst)
 	for _, g := range o.Known {
 		p, _, err := parseLocator(g.Locator)

