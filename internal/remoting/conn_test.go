@@ -111,7 +111,7 @@ func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
 	if _, err := c.Call(t.Context(), addr, &Command{Code: 1}); err != nil {
 		t.Fatal(err)
 	}
-	_, one, err := c.peer(addr)
+	_, one, err := c.connection(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
