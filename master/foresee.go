@@ -81,7 +81,7 @@ func foresee(k *sources.Kept, seen glances, end int64, warn time.Duration) outlo
 			o.left, o.by = left, "size"
 		}
 	}
-	if moves := seen.rate(func(l glance) int64 { return l.low }); !k.Held && k.ByAge == sources.Never && k.Room == sources.Never && moves > 0 {
+	if moves := seen.rate(func(l glance) int64 { return l.low }); !k.Retained && k.ByAge == sources.Never && k.Room == sources.Never && moves > 0 {
 		o.left, o.by = seconds(float64(o.records)/moves), "movement"
 	}
 	if o.records == 0 && now.needed < now.low {

@@ -41,7 +41,7 @@ func TestDeletionIsForeseenByAgeBySizeOrByHowTheLogMoved(t *testing.T) {
 		"size before age":               {kept: sources.Kept{ByAge: 50 * time.Hour, Room: 36_000, Retention: 168 * time.Hour}, heads: 10, left: time.Hour, by: "size", records: 1000},
 		"age before size":               {kept: sources.Kept{ByAge: 30 * time.Minute, Room: 36_000, Retention: 168 * time.Hour}, heads: 10, left: 30 * time.Minute, by: "age", records: 1000, warn: true},
 		"somebody deletes":              {kept: sources.Kept{ByAge: never, Room: never, Retention: never}, lows: 10, left: 100 * time.Second, by: "movement", records: 1000, warn: true},
-		"what is read is let go of":     {kept: sources.Kept{ByAge: never, Room: never, Retention: never, Held: true}, lows: 10, left: never, records: 1000},
+		"what is read is let go of":     {kept: sources.Kept{ByAge: never, Room: never, Retention: never, Retained: true}, lows: 10, left: never, records: 1000},
 		"a burst expired, age is known": {kept: sources.Kept{ByAge: 50 * time.Hour, Room: never, Retention: 168 * time.Hour}, lows: 100, left: 50 * time.Hour, by: "age", records: 1000},
 		"too slow to catch up in time":  {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 1, left: 20 * time.Hour, by: "age", records: 1000, warn: true},
 		"fast enough":                   {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 10, left: 20 * time.Hour, by: "age", records: 1000},

@@ -29,10 +29,10 @@ type Kept struct {
 	// Room is about how many offsets may still be added before the record is deleted
 	// because the partition is too large. Negative: it may be deleted at any time.
 	Room int64
-	// Held says that only age and size can delete the record, because the broker retains
+	// Retained says that only age and size can delete the record, because the broker retains
 	// it for us. Then a moving Low is no sign of danger: the broker deletes records that
 	// nobody needs any more.
-	Held bool
+	Retained bool
 	// Retention is how long the source keeps records.
 	Retention time.Duration
 

@@ -49,7 +49,6 @@ var retired = []struct {
 // These folders are about leases.
 var ofLeases = map[string][]string{
 	"api/headrace/v1": {"Held", "HeldReply", "GetHeld"},
-	"sources":         {"Held"}, // Kept.Held is of retaining: it is to be named Retained
 	"shardsvc":        {"Held", "ReplyHeld", "ReportHeldRefused"},
 }
 

@@ -50,7 +50,7 @@ func TestTheFirstChunkThatIsThereIsFound(t *testing.T) {
 			if gone < len(all) {
 				want = sources.Position{Segment: all[gone].ID}
 			}
-			if kept[0].Low != want || !kept[0].Held || kept[0].ByAge != sources.Never {
+			if kept[0].Low != want || !kept[0].Retained || kept[0].ByAge != sources.Never {
 				t.Errorf("%d of %d chunks are deleted, %d of them trimmed: %+v, want low %v", gone, len(all), trimmed, kept[0], want)
 			}
 		}

@@ -107,7 +107,7 @@ func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed so
 		return err
 	}
 	x.Retention, x.Blind = q.deletes(), q.blind
-	_, x.Held, err = l.cursor(s.o.Retain)
+	_, x.Retained, err = l.cursor(s.o.Retain)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed so
 	switch {
 	case !there || at.Entry >= g.Entries: // it is deleted, or not written yet
 		return nil
-	case !x.Held && !q.forever:
+	case !x.Retained && !q.forever:
 		x.Room = untilAny
 	case q.evicts > 0 && !q.forever:
 		x.Room = l.room(at, q.evicts)

@@ -64,7 +64,7 @@ func TestDeletionByATTLAndByAQuotaIsForetold(t *testing.T) {
 	}
 	const never = sources.Never
 	keeps("nothing deletes", func(k sources.Kept) bool {
-		return k.ByAge == never && k.Room == never && k.Retention == never && k.Held && k.Blind == "" && k.Head.Segment > 0
+		return k.ByAge == never && k.Room == never && k.Retention == never && k.Retained && k.Blind == "" && k.Head.Segment > 0
 	})
 	set("messageTTL?messageTTL=3600", nil)
 	keeps("a TTL, and a retention that keeps all", func(k sources.Kept) bool { return k.ByAge == never && k.Retention == never })
@@ -88,7 +88,7 @@ func TestDeletionByATTLAndByAQuotaIsForetold(t *testing.T) {
 	for n := range 2 {
 		admincall(t, b, http.MethodDelete, "persistent/public/default/"+partitionNames(topic, 2)[n]+"/subscription/keeps-retain?force=true", nil)
 	}
-	keeps("the subscription is gone", func(k sources.Kept) bool { return k.Room < 0 && !k.Held })
+	keeps("the subscription is gone", func(k sources.Kept) bool { return k.Room < 0 && !k.Retained })
 
 	admincall(t, b, http.MethodDelete, "persistent/public/default/"+topic+"/partitions?force=true", nil)
 	all, err := s.Keeps(t.Context(), marks, -1)
