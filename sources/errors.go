@@ -70,12 +70,17 @@ type TooLarge struct {
 	Partition PartitionID
 	Position  Position
 	Name      string
-	Size      int64 // bytes seen, at least Limit+1
+	In        string // where in it ("row group 3, column /tags/*"), or ""
+	Size      int64  // bytes seen, at least Limit+1
 	Limit     int64
 }
 
 func (e *TooLarge) Error() string {
-	return fmt.Sprintf("the record at %s offset %d is longer than max_record %d bytes: raise max_record in the spec, apply it and resume the dataset", e.Name, e.Position.Offset, e.Limit)
+	in := ""
+	if e.In != "" {
+		in = " (" + e.In + ")"
+	}
+	return fmt.Sprintf("the record at %s offset %d%s is longer than max_record %d bytes: raise max_record in the spec, apply it and resume the dataset", e.Name, e.Position.Offset, in, e.Limit)
 }
 
 // Malformed means that the bytes at a position cannot be split into records.

@@ -28,6 +28,7 @@ type columnState struct {
 	first *sources.Record
 	start int64 // offset of the batch's first record
 	row   int
+	room  int // bytes that the column may append
 }
 
 // appendColumns is Append for rows of columns.
@@ -40,14 +41,18 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 	if err := d.feed(batch, from); err != nil {
 		return 0, err
 	}
+	errors := d.errorsOf(nil)
 	for {
-		took, f := d.putRows(b, row, n)
-		if len(d.grows) > 0 && d.tooLarge(b, row+took-1) && took > 0 {
+		took, f, full := d.putRows(b, row, n)
+		if full && took < n/2 || took == 0 && full || len(d.grows) > 0 && took > 0 && d.tooLarge(b, row+took-1) {
 			b.SetRows(row)
 			d.truncate(b, row)
-			if n = took / 2; n == 0 {
+			d.resetErrors(errors)
+			if n /= 2; n == 0 {
+				d.columnar.first = nil
 				return 0, ErrFull
 			}
+			d.columnar.first = nil // the feeds have moved on
 			if err := d.feed(batch, from); err != nil {
 				return 0, err
 			}
@@ -60,6 +65,11 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 			}
 		}
 		b.SetRows(row + took)
+		if full && f == nil { // the next call begins anew
+			d.truncate(b, row+took)
+			d.columnar.first = nil
+			return took, nil
+		}
 		if f == nil {
 			d.columnar.row = from + took
 			return took, nil
@@ -133,14 +143,45 @@ func (f *feed) pass(n int) {
 	}
 }
 
-// putRows writes n rows of every column from row on. It returns how many are good, and
-// what is wrong with the one that follows them.
-func (d *Decoder) putRows(b *Builder, row, n int) (int, *fault) {
-	var bad *fault
+// errorsOf appends how many values of each column were replaced.
+func (d *Decoder) errorsOf(all []uint64) []uint64 {
+	if !d.lenient {
+		return nil
+	}
+	for _, c := range d.columns {
+		all = append(all, c.errors)
+	}
+	if d.eventTime != nil {
+		all = append(all, d.eventTime.errors)
+	}
+	return all
+}
+
+// resetErrors goes back to what errorsOf said: the same rows are written again.
+func (d *Decoder) resetErrors(all []uint64) {
+	for i, n := range all {
+		if i < len(d.columns) {
+			d.columns[i].errors = n
+		} else {
+			d.eventTime.errors = n
+		}
+	}
+}
+
+// putRows writes n rows of every column from row on. It returns how many are good, and what
+// is wrong with the one that follows them, or that there is no room for it: then no more
+// than a frame's bytes have been written, and those of one value.
+func (d *Decoder) putRows(b *Builder, row, n int) (good int, bad *fault, full bool) {
 	base := d.columnar.row
+	d.columnar.room = d.maxFrame - frameReserve - row*d.layout.RowSize()
+	for _, i := range d.grows {
+		d.columnar.room -= len(b.Columns[i].Values) + 8*len(b.Columns[i].Elements)
+	}
 	for _, c := range d.columns {
 		var took int
 		var f *fault
+		col := &b.Columns[c.index]
+		had := len(col.Values) + 8*len(col.Elements)
 		switch {
 		case c.shaped:
 			took, f = d.shapedRows(b, c, row, n, base)
@@ -151,21 +192,25 @@ func (d *Decoder) putRows(b *Builder, row, n int) (int, *fault) {
 		default:
 			took, f = d.numberRows(b, c, row, n)
 		}
-		if f != nil {
-			n, bad = took, f
+		switch {
+		case f != nil:
+			n, bad, full = took, f, false
+		case took < n:
+			n, bad, full = took, nil, true
 		}
+		d.columnar.room -= len(col.Values) + 8*len(col.Elements) - had
 	}
 	if d.eventTime != nil {
 		if took, f := d.timeRows(b, row, n, base); f != nil {
-			n, bad = took, f
+			n, bad, full = took, f, false
 		}
 	}
-	if bad == nil {
+	if bad == nil && !full {
 		for i := range d.columnar.feeds {
 			d.columnar.feeds[i].advance(base, n)
 		}
 	}
-	return n, bad
+	return n, bad, full
 }
 
 func (f *feed) advance(base, n int) {
@@ -326,12 +371,12 @@ func setMask(mask, valid []byte) {
 // noValues is n slots without a value.
 func noValues(n int) []byte { return make([]byte, n) }
 
-// textRows writes a column of strings or bytes.
+// textRows writes a column of strings or bytes, fewer rows if there is no room for all.
 func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 	col := &b.Columns[c.index]
 	src := c.sources[0]
 	f := &d.columnar.feeds[src]
-	k := f.value
+	k, most := f.value, len(col.Values)+d.columnar.room
 	var valid []byte
 	if f.col.Absent {
 		valid = noValues(n)
@@ -339,7 +384,7 @@ func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 		valid = f.valid(n)
 	}
 	for i := range n {
-		v, present := c.defaultBytes, byte(0)
+		v, present, errors := c.defaultBytes, byte(0), c.errors
 		if valid != nil && valid[i] == 0 {
 			if !c.hasDefault && !c.mask {
 				return i, &fault{column: c, source: src, none: true, reason: "is missing"}
@@ -356,11 +401,23 @@ func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 				c.errors++
 			}
 		}
-		col.Values = append(col.Values, v...)
+		if len(col.Values)+len(v) > most {
+			c.errors = errors
+			return i, nil
+		}
+		col.Values = appendUpTo(col.Values, v, most)
 		col.RowOffsets[row+i+1] = int64(len(col.Values))
 		c.putMask(col.Mask, row+i, present)
 	}
 	return n, nil
+}
+
+// appendUpTo appends v to b, whose memory grows to no more than most bytes.
+func appendUpTo(b, v []byte, most int) []byte {
+	if n := len(b) + len(v); n > cap(b) {
+		b = slices.Grow(b, min(max(2*n, 4096), most)-len(b))
+	}
+	return append(b, v...)
 }
 
 // bytes is value k of a column of bytes.
@@ -372,7 +429,7 @@ func (f *feed) bytes(k int) []byte {
 	return f.col.Values[f.col.Offsets[k]:f.col.Offsets[k+1]]
 }
 
-// listRows writes a ragged column.
+// listRows writes a ragged column, fewer rows if there is no room for all.
 func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault) {
 	col, src := &b.Columns[c.index], c.sources[0]
 	f := &d.columnar.feeds[src]
@@ -386,13 +443,19 @@ func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault
 		put = newListPutter(d, c, f, values)
 	}
 	slot, value := f.slot, 0
+	elements := len(col.Elements)
+	most := len(col.Values) + d.columnar.room
 	for i := range n {
-		had, kept := c.count(col), 0
+		had, kept, errors := c.count(col), 0, c.errors
 		end := slot
 		if !f.col.Absent {
 			end = int(f.col.Ends[base+i])
 		}
 		for ; slot < end; slot++ {
+			if len(col.Values)+8*(len(col.Elements)-elements) > most {
+				c.errors = errors
+				return i, nil
+			}
 			if f.col.Valid[slot] == 0 {
 				if kept >= c.max || d.lenient && !c.hasDefault {
 					continue

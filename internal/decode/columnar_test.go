@@ -207,3 +207,52 @@ func TestAFieldThatDoesNotFitIsToldOfTheFile(t *testing.T) {
 		}
 	}
 }
+
+// One long text in a dictionary, named by every row: a frame has no room for all of them, and
+// no more memory is taken than a frame may have.
+func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
+	const rows = 20_000
+	word := strings.Repeat("w", 2000)
+	dict := &sources.Dictionary{Len: 1, Values: []byte(word), Offsets: []int32{0, int32(len(word))}}
+	batch := &sources.Batch{Recs: make([]sources.Record, rows), Columns: []sources.Column{
+		{Path: "/a", Kind: sources.BytesValues, Dict: dict, Entries: make([]uint32, rows)},
+		{Path: "/l/*", Kind: sources.BytesValues, List: true, Dict: dict, Entries: make([]uint32, rows), Valid: slices.Repeat([]byte{1}, rows)},
+		{Path: "/n/*", Kind: sources.Int64Values, List: true, Valid: slices.Repeat([]byte{1}, rows)},
+	}}
+	for i := range batch.Recs {
+		batch.Columns[2].Values = binary.LittleEndian.AppendUint64(batch.Columns[2].Values, uint64(i))
+		batch.Recs[i] = sources.Record{Offset: int64(i), Next: int64(i + 1)}
+		batch.Columns[1].Ends, batch.Columns[2].Ends = append(batch.Columns[1].Ends, int32(i+1)), append(batch.Columns[2].Ends, int32(i+1))
+	}
+	a, l, n := "{name: a, path: a, dtype: string}", `{name: l, path: "/l/*", dtype: string}`, `{name: n, path: "/n/*", dtype: int64}`
+	for _, columns := range [][]string{{a}, {l}, {a, l}, {l, n, a}} {
+		d := columnarDecoder(t, "fail", columns...)
+		d.maxFrame = frameReserve + 1_000_000
+		b, err := d.NewBuilder(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for err == nil {
+			var k int
+			if k, err = d.Append(b, batch, at, rows); k == 0 && err == nil {
+				t.Fatal("no row, and no error")
+			}
+			at += k
+		}
+		size := 0
+		for i := range b.Columns {
+			size += cap(b.Columns[i].Values)
+		}
+		fit := 1_000_000 / (2000*(len(columns)-len(columns)/3) + 200)
+		if !errors.Is(err, ErrFull) || b.Rows() != at || at > 500 || at < fit*9/10 {
+			t.Errorf("%d columns: %d rows, %v", len(columns), at, err)
+		}
+		if size > 3_000_000+8*rows {
+			t.Errorf("%d columns: %d bytes were taken", len(columns), size)
+		}
+		if len(columns) == 3 && !slices.Equal(b.Columns[1].Values, batch.Columns[2].Values[:8*at]) {
+			t.Error("rows of n are other rows")
+		}
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"math/bits"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -16,27 +16,52 @@ type chunk struct {
 	codec int32
 	win   window
 	un    *unpacker
+	taken int64 // of un.taken
 	left  int64 // values (nulls counted) of pages that were not begun
 	meta  *columnChunk
 	// jumped: pages of lists were passed by their index, and left is more than is left.
 	jumped bool
 
-	dict *sources.Dictionary
-	// The current page: entries from entry on are left. An entry is a value, a null, or
-	// an empty list.
+	dict    *sources.Dictionary
+	longest int64 // entry of dict, in bytes
+	// The current page: entries from entry on are left, and more of them whose levels are
+	// not read yet. An entry is a value, a null, or an empty list.
 	page    []byte // unpacked; reused
 	entries int
 	entry   int
+	more    int
+	repRuns hybrid
+	defRuns hybrid
+	full    bool   // the page has no null, and no list
 	reps    []byte // by entry; empty if there are no lists
-	defs    []byte // by entry; empty if the page has no null
+	defs    []byte // by entry; empty if full
 	vals    values
-	coded   bool   // in counts, and not vals
-	in      hybrid // entries of the dictionary that are left
+	coding  coding
+	in      hybrid // entries of the dictionary that are left, or bools
 	index   []uint32
 	val     int // next one of vals
+
+	rest rest // rows that were read and not given yet
+	// A list is read entry by entry: its last row may go on. big is the size of a row that is
+	// too large, as far as it was read; it is the one after those of rest.
+	open      bool
+	openBytes int64
+	big       int64
 }
 
-const maxEntries = 1 << 26 // of a page
+// coding says how the values of a page lie there.
+type coding uint8
+
+const (
+	inVals coding = iota // in vals
+	inDict               // entries of the dictionary, in runs
+	inRuns               // bools, in runs
+)
+
+const (
+	maxEntries = 1 << 26 // of a page
+	maxLevels  = 1 << 20 // that are kept at once: a page of a few bytes may have 2^26
+)
 
 func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk, error) {
 	m := &f.meta.groups[group].columns[leaf.leaf]
@@ -58,10 +83,21 @@ func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk
 	return &chunk{leaf: leaf, codec: m.codec, win: window{r: r, at: at, end: at + m.size}, un: un, left: m.values, meta: m}, nil
 }
 
-// load begins the next page that has values. skip is how many rows are not wanted: pages
-// that hold no other ones are passed, and counted in passed.
+// load makes sure that an entry is there. skip is how many rows are not wanted: pages that
+// hold no other ones are passed, and counted in passed.
 func (c *chunk) load(skip int64) (passed int64, err error) {
 	for c.entry == c.entries {
+		if c.un.check != nil {
+			if err := c.un.check(); err != nil {
+				return passed, err
+			}
+		}
+		if c.more > 0 {
+			if _, err := c.levels(); err != nil {
+				return passed, err
+			}
+			continue
+		}
 		if c.left == 0 || c.jumped && c.win.at == c.win.end {
 			return passed, io.EOF
 		}
@@ -81,7 +117,7 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 				c.win.at += int64(h.packed)
 				c.left -= int64(h.values)
 				passed += rows
-				if passed == skip {
+				if passed == skip && skip > 0 {
 					return passed, nil
 				}
 				continue
@@ -99,6 +135,9 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 		case dataPageV2:
 			err = c.dataV2(h, b)
 		}
+		if err == nil {
+			err = c.account()
+		}
 		if err != nil {
 			return passed, err
 		}
@@ -106,9 +145,25 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 	return passed, nil
 }
 
+// account counts what the page takes.
+func (c *chunk) account() error {
+	now := int64(cap(c.page)+cap(c.win.b)+cap(c.reps)+cap(c.defs)+len(c.vals.data)) + 4*int64(len(c.vals.offsets))
+	if c.dict != nil {
+		now += int64(len(c.dict.Values)) + 4*int64(len(c.dict.Offsets))
+	}
+	c.un.taken += now - c.taken
+	if c.taken = now; c.un.taken > c.un.most {
+		return fmt.Errorf("the current pages of all columns take more than %d MiB; read fewer columns, or write the file with smaller pages", c.un.most>>20)
+	}
+	return nil
+}
+
 func (c *chunk) dictionary(h pageHeader, b []byte) error {
-	if !h.hasData || h.encoding != plainEncoding && h.encoding != plainDictionary || c.leaf.typ == boolean {
+	switch {
+	case !h.hasData || h.encoding != plainEncoding && h.encoding != plainDictionary || c.leaf.typ == boolean:
 		return errors.New("its dictionary is damaged")
+	case c.dict != nil:
+		return errors.New("it has two dictionaries")
 	}
 	b, err := c.un.unpack(c.codec, nil, b, int(h.unpacked))
 	if err != nil {
@@ -122,6 +177,9 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 		v.data = append([]byte(nil), v.data...)
 	}
 	c.dict = &sources.Dictionary{Len: v.n, Values: v.data, Offsets: v.offsets}
+	for i := range v.offsets[min(1, len(v.offsets)):] {
+		c.longest = max(c.longest, int64(v.offsets[i+1]-v.offsets[i]))
+	}
 	return nil
 }
 
@@ -180,43 +238,64 @@ func (c *chunk) dataV2(h pageHeader, b []byte) error {
 // begin decodes the levels and the values of a page.
 func (c *chunk) begin(h pageHeader, reps, defs, b []byte) error {
 	n := int(h.values)
-	c.entries, c.entry, c.val = n, 0, 0
-	c.reps, c.defs = c.reps[:0], c.defs[:0]
-	if c.leaf.rep > 0 {
-		c.reps = room(c.reps, n)
-		if _, err := readLevels(reps, c.reps, c.leaf.rep); err != nil {
-			return err
-		}
-	}
-	count := n
-	if c.leaf.def > 0 && (c.leaf.rep > 0 || !allFull(defs, n, c.leaf.def)) {
-		c.defs = room(c.defs, n)
-		var err error
-		if count, err = readLevels(defs, c.defs, c.leaf.def); err != nil {
-			return err
-		}
-	}
+	c.entries, c.entry, c.val, c.more = 0, 0, 0, n
 	c.left -= int64(n)
-	if c.coded = h.encoding == rleDictionary || h.encoding == plainDictionary; !c.coded {
-		var err error
-		c.vals, err = c.leaf.decode(b, count, h.encoding)
+	c.repRuns = newHybrid(reps, uint(bits.Len(uint(c.leaf.rep))))
+	c.defRuns = newHybrid(defs, uint(bits.Len(uint(c.leaf.def))))
+	c.full = c.leaf.rep == 0 && (c.leaf.def == 0 || allFull(defs, n, c.leaf.def))
+	count, err := c.levels()
+	if err == nil && c.more > 0 {
+		count, err = countLevels(defs, n, c.leaf.def)
+	}
+	if err != nil {
 		return err
 	}
-	if c.dict == nil {
-		return errors.New("its dictionary is missing")
+	c.vals = values{}
+	switch {
+	case h.encoding == rleDictionary || h.encoding == plainDictionary:
+		if c.coding = inDict; c.dict == nil {
+			return errors.New("its dictionary is missing")
+		}
+		if count == 0 {
+			return nil
+		}
+		if len(b) == 0 || b[0] > 32 {
+			return errShortPage
+		}
+		c.in = newHybrid(b[1:], uint(b[0]))
+	case h.encoding == rleEncoding && c.leaf.typ == boolean:
+		c.coding = inRuns
+		c.in, err = boolRuns(b)
+	default:
+		c.coding = inVals
+		c.vals, err = c.leaf.decode(b, count, h.encoding)
 	}
-	if count == 0 {
-		return nil
-	}
-	if len(b) == 0 || b[0] > 32 {
-		return errShortPage
-	}
-	c.in = newHybrid(b[1:], uint(b[0]))
-	return nil
+	return err
 }
 
-// coding fills out with the entries of the dictionary that come next.
-func (c *chunk) coding(out []uint32) error {
+// levels reads those of the next entries, and counts the ones that have a value.
+func (c *chunk) levels() (count int, err error) {
+	n := c.more
+	c.reps, c.defs = c.reps[:0], c.defs[:0]
+	if count = n; !c.full {
+		n = min(n, maxLevels)
+		if c.leaf.rep > 0 {
+			c.reps = room(c.reps, n)
+			if _, err := c.repRuns.levels(c.reps, c.leaf.rep); err != nil {
+				return 0, err
+			}
+		}
+		c.defs = room(c.defs, n)
+		if count, err = c.defRuns.levels(c.defs, c.leaf.def); err != nil {
+			return 0, err
+		}
+	}
+	c.entries, c.entry, c.more = n, 0, c.more-n
+	return count, nil
+}
+
+// entriesOf fills out with the entries of the dictionary that come next.
+func (c *chunk) entriesOf(out []uint32) error {
 	if err := c.in.read(out); err != nil {
 		return err
 	}
@@ -236,185 +315,4 @@ func highest(all []uint32) uint32 {
 		a = max(a, v)
 	}
 	return max(a, b, c, d)
-}
-
-// read appends n rows to col. The caller knows that there are so many.
-func (c *chunk) read(n int, col *sources.Column) error {
-	if c.leaf.rep > 0 {
-		return c.readLists(n, col)
-	}
-	for done := 0; n > 0; {
-		if _, err := c.load(0); err != nil {
-			return short(err)
-		}
-		k := min(n, c.entries-c.entry)
-		values := k
-		switch {
-		case len(c.defs) > 0:
-			col.Valid = appendOnes(col.Valid, done-len(col.Valid))
-			col.Valid = append(col.Valid, c.defs[c.entry:c.entry+k]...)
-			valid := col.Valid[done:]
-			if c.leaf.def > 1 {
-				areFull(valid, byte(c.leaf.def))
-			}
-			values = sources.CountValid(valid)
-		case len(col.Valid) > 0:
-			col.Valid = appendOnes(col.Valid, k)
-		}
-		c.entry += k
-		done += k
-		n -= k
-		if err := c.give(values, col); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func appendOnes(b []byte, n int) []byte {
-	for ; n > 0; n-- {
-		b = append(b, 1)
-	}
-	return b
-}
-
-// areFull makes 1 of levels that are full, and 0 of others.
-func areFull(levels []byte, full byte) {
-	for i, d := range levels {
-		levels[i] = 0
-		if d == full {
-			levels[i] = 1
-		}
-	}
-}
-
-func (c *chunk) readLists(n int, col *sources.Column) error {
-	slots, open := int32(len(col.Valid)), false
-	for {
-		_, err := c.load(0)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		values, from := 0, c.entry
-		for ; c.entry < c.entries; c.entry++ {
-			if c.reps[c.entry] == 0 {
-				if open {
-					col.Ends = append(col.Ends, slots)
-					n--
-				}
-				if open = n > 0; !open {
-					break
-				}
-			} else if !open {
-				return errors.New("a row's list goes on where no row began")
-			}
-			d := c.defs[c.entry] // a repeated field has a level
-			if d < byte(c.leaf.slot) {
-				continue
-			}
-			slots++
-			v := byte(0)
-			if d == byte(c.leaf.def) {
-				v = 1
-				values++
-			}
-			col.Valid = append(col.Valid, v)
-		}
-		if err := c.give(values, col); err != nil {
-			return err
-		}
-		if c.entry < c.entries || !open && c.entry == from {
-			return nil
-		}
-	}
-	if open {
-		col.Ends = append(col.Ends, slots)
-		n--
-	}
-	if n > 0 {
-		return errShortColumn
-	}
-	return nil
-}
-
-var errShortColumn = errors.New("it has fewer rows than its row group")
-
-func short(err error) error {
-	if err == io.EOF {
-		return errShortColumn
-	}
-	return err
-}
-
-// maxBytes is what one column of a batch may take.
-const maxBytes = 1 << 30
-
-// give appends the next k values of the page to col.
-func (c *chunk) give(k int, col *sources.Column) error {
-	if k == 0 {
-		return nil
-	}
-	if c.coded {
-		if col.Dict == nil && (len(col.Values) > 0 || len(col.Offsets) > 1) {
-			if cap(c.index) < k {
-				c.index = make([]uint32, k)
-			}
-			if err := c.coding(c.index[:k]); err != nil {
-				return err
-			}
-			return spread(col, c.dict, c.index[:k])
-		}
-		if col.Dict != nil && col.Dict != c.dict {
-			return errors.New("it has two dictionaries")
-		}
-		at := len(col.Entries)
-		col.Dict, col.Entries = c.dict, slices.Grow(col.Entries, k)[:at+k]
-		return c.coding(col.Entries[at:])
-	}
-	from := c.val
-	c.val += k
-	if col.Dict != nil { // a writer gave its dictionary up in the middle
-		d, index := col.Dict, col.Entries
-		col.Dict, col.Entries = nil, nil
-		if err := spread(col, d, index); err != nil {
-			return err
-		}
-	}
-	if size := col.Kind.Size(); size > 0 {
-		col.Values = append(col.Values, c.vals.data[size*from:size*c.val]...)
-		return nil
-	}
-	return appendBytes(col, c.vals.data, c.vals.offsets[from:c.val+1])
-}
-
-func appendBytes(col *sources.Column, data []byte, offsets []int32) error {
-	if len(col.Offsets) == 0 {
-		col.Offsets = append(col.Offsets, 0)
-	}
-	base, first := int32(len(col.Values)), offsets[0]
-	data = data[first:offsets[len(offsets)-1]]
-	if len(col.Values)+len(data) > maxBytes {
-		return errors.New("the values of a few rows take more than 1 GiB")
-	}
-	col.Values = append(col.Values, data...)
-	for _, o := range offsets[1:] {
-		col.Offsets = append(col.Offsets, base+o-first)
-	}
-	return nil
-}
-
-// spread appends entries of a dictionary as values.
-func spread(col *sources.Column, d *sources.Dictionary, index []uint32) error {
-	size := col.Kind.Size()
-	for _, i := range index {
-		if size > 0 {
-			col.Values = append(col.Values, d.Values[size*int(i):size*int(i+1)]...)
-		} else if err := appendBytes(col, d.Values, d.Offsets[i:i+2]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 var errDelta = errors.New("a page of deltas is damaged")
@@ -17,6 +18,11 @@ func deltas(b []byte, n int) ([]int64, []byte, error) {
 		return nil, nil, errDelta
 	case total != uint64(n):
 		return nil, nil, errShortPage
+	}
+	// Blocks of the usual 128 to 2,048 numbers, all deltas the same, take a byte for 26 to 230
+	// of them. Memory is taken for no more, so that it is in proportion to what is read.
+	if uint64(n) > 1<<20+256*uint64(len(b)) {
+		return nil, nil, fmt.Errorf("a page of %d bytes has %d deltas, which is too many to unpack at once; write the file with smaller pages", len(b), n)
 	}
 	perMini := int(block / minis)
 	// A block of up to 2^20 numbers takes a byte and one for each miniblock at least.

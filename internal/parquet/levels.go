@@ -155,9 +155,23 @@ func (h *hybrid) ones(out []byte) (read, full int) {
 	return 8 * n, full
 }
 
-// readLevels fills out with levels of at most most, and counts those that are most.
-func readLevels(b []byte, out []byte, most int) (full int, err error) {
+// countLevels counts those of n levels that are most. It keeps none of them.
+func countLevels(b []byte, n, most int) (full int, err error) {
 	h := newHybrid(b, uint(bits.Len(uint(most))))
+	var room [4096]byte
+	for n > 0 {
+		k := min(n, len(room))
+		more, err := h.levels(room[:k], most)
+		if err != nil {
+			return 0, err
+		}
+		full, n = full+more, n-k
+	}
+	return full, nil
+}
+
+// levels fills out with levels of at most most, and counts those that are most.
+func (h *hybrid) levels(out []byte, most int) (full int, err error) {
 	var room [1024]uint32
 	for len(out) > 0 {
 		if h.run == 0 {

@@ -54,6 +54,7 @@ type columnChunk struct {
 	codec      int32
 	values     int64
 	size       int64 // compressed, headers included
+	unpacked   int64 // the same, not compressed
 	dataAt     int64
 	dictionary int64
 	indexAt    int64 // of its offset index; 0: it has none
@@ -277,6 +278,8 @@ func (t *thrift) columnMeta(c *columnChunk) {
 			c.codec = int32(t.int())
 		case id == 5 && typ == tI64:
 			c.values = t.int()
+		case id == 6 && typ == tI64:
+			c.unpacked = t.int()
 		case id == 7 && typ == tI64:
 			c.size = t.int()
 		case id == 9 && typ == tI64:

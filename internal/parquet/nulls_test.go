@@ -39,7 +39,7 @@ func TestABatchMaySpanPagesWithNullsAndWithout(t *testing.T) {
 		for rd.Left() > 0 {
 			row := int(rd.Row())
 			n := int(min(rd.Left(), 1+rng.Int64N(150)))
-			if err := rd.Next(n, cols); err != nil {
+			if got, err := rd.Next(n, cols); err != nil || got != n {
 				t.Fatal(err)
 			}
 			var value [3]int
@@ -125,7 +125,8 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 			full += bits.OnesCount8(packed[i])
 		}
 		levels := make([]byte, 8*groups)
-		got, err := readLevels(append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...), levels, 1)
+		h := newHybrid(append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...), 1)
+		got, err := h.levels(levels, 1)
 		if err != nil || got != full {
 			t.Fatalf("%d are full (%v), want %d", got, err, full)
 		}

@@ -44,8 +44,11 @@ func checkCodec(c int32) error {
 
 var errUnpacked = errors.New("a page unpacks to another size than it says")
 
-// unpacker unpacks pages. It keeps its decoders.
+// unpacker unpacks pages. It keeps its decoders. The columns of a Reader share one.
 type unpacker struct {
+	check  func() error // asked before each page; nil: never
+	taken  int64        // bytes that the columns' pages and dictionaries take
+	most   int64        // of taken
 	zstd   *zstd.Decoder
 	gzip   *gzip.Reader
 	brotli *brotli.Reader
@@ -61,6 +64,10 @@ func (u *unpacker) close() {
 // unpack gives the size bytes that src unpacks to, in dst's memory if there is enough.
 // Memory is taken only if the codec can make so much of so little.
 func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error) {
+	// A block of ZSTD has at least 4 bytes and makes at most 128 KiB of them.
+	if codec == zstdCodec && size>>17 > len(src)/4 {
+		return nil, errUnpacked
+	}
 	if codec != uncompressed && codec != zstdCodec && codec != brotliCodec && size > 1<<20 && size/1100 > len(src) {
 		return nil, errUnpacked
 	}

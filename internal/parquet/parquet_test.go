@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -93,14 +92,15 @@ func readRows(b []byte, f *File, group int, from, to int64, step func() int) ([]
 		return nil, err
 	}
 	defer rd.Close()
+	rd.Bound(1<<20, patience(3000))
 	if err := rd.Skip(from); err != nil {
 		return nil, err
 	}
 	cols := make([]sources.Column, len(everyPath))
 	var rows []string
 	for rd.Row() < to {
-		n := rd.Batch(int(min(int64(step()), to-rd.Row())))
-		if err := rd.Next(n, cols); err != nil {
+		n, err := rd.Next(rd.Batch(int(min(int64(step()), to-rd.Row()))), cols)
+		if err != nil {
 			return rows, err
 		}
 		rows = append(rows, rowsOf(cols, n)...)
@@ -175,7 +175,7 @@ func TestDamagedFilesGiveRowsOrErrors(t *testing.T) {
 	files := testFiles(t)
 	crc, failed := 0, 0
 	for name, b := range files {
-		for range 300 {
+		for i := range 300 {
 			c := bytes.Clone(b)
 			for range 1 + rng.IntN(3) {
 				switch at := rng.IntN(len(c)); rng.IntN(4) {
@@ -189,12 +189,9 @@ func TestDamagedFilesGiveRowsOrErrors(t *testing.T) {
 					c = c[:at+1]
 				}
 			}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
 			err := readDamaged(c)
-			runtime.ReadMemStats(&after)
-			if took := after.TotalAlloc - before.TotalAlloc; took > 3<<30 {
-				t.Errorf("%s: %d MiB were taken", name, took>>20)
+			if i%10 == 0 {
+				boundsHold(t, c)
 			}
 			if err != nil {
 				failed++
@@ -258,9 +255,15 @@ func FuzzFile(f *testing.F) {
 	for _, b := range testFiles(f) {
 		f.Add(b)
 	}
+	for name, b := range hostile() {
+		if !strings.Contains(name, "nulls") && !strings.Contains(name, "list") { // to walk over those takes seconds
+			f.Add(b)
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := readDamaged(b); err != nil && strings.Contains(err.Error(), "runtime error") {
 			t.Fatal(err)
 		}
+		boundsHold(t, b)
 	})
 }

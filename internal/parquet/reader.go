@@ -3,6 +3,7 @@ package parquet
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -16,8 +17,11 @@ type Reader struct {
 	cols  []*chunk
 	un    unpacker
 	in    *handle
-	skip  []sources.Column // scratch
+	limit int64   // of the bytes of a row; 0: none
+	sizes []int64 // scratch
 	err   error
+	// pace is about how many rows a batch has, where batches have fewer than Batch says.
+	pace int64
 }
 
 // handle lets a Reader go on with another handle of the same file.
@@ -28,6 +32,7 @@ type handle struct{ io.ReaderAt }
 func (f *File) Read(r io.ReaderAt, group int, paths []Path) (rd *Reader, err error) {
 	defer recovered(&err)
 	rd = &Reader{f: f, paths: paths, rows: f.Groups[group].Rows, in: &handle{r}}
+	rd.un.most = pageBytes + columnBytes*int64(len(paths))
 	for _, p := range paths {
 		leaf, err := f.root.find(p)
 		if errors.As(err, new(*errAbsent)) {
@@ -53,45 +58,76 @@ func (r *Reader) Left() int64 { return r.rows - r.row }
 // Use makes another handle of the same file the one that is read.
 func (r *Reader) Use(in io.ReaderAt) { r.in.ReaderAt = in }
 
+// Bound sets how many bytes a row may take, and a function that is asked before each page:
+// its error ends the reading.
+func (r *Reader) Bound(row int64, check func() error) { r.limit, r.un.check = row, check }
+
 func (r *Reader) Close() { r.un.close() }
 
 // Failed: an error was met; the Reader is of no more use.
 func (r *Reader) Failed() bool { return r.err != nil }
 
-// batchBytes is about how much the columns of a batch take.
-const batchBytes = 4 << 20
+// What a batch takes. Batch aims at batchBytes. If the rows are larger than the file's metadata
+// lets one think, Next gives fewer of them: it ends a batch where one of its lists or texts
+// takes its part of mostBytes, but 1 MiB at least.
+const (
+	batchBytes = 4 << 20
+	mostBytes  = 16 << 20
+)
 
-// Batch is how many rows to read at once, at most most.
+// pageBytes is what the current pages and the dictionaries of all columns may take, and
+// columnBytes more for each column.
+const (
+	pageBytes   = 1 << 30
+	columnBytes = 8 << 20
+)
+
+// Batch is how many rows to read at once, at most most. Next may give fewer.
 func (r *Reader) Batch(most int) int {
 	size := int64(8)
 	for _, c := range r.cols {
 		if c != nil {
-			size += max(int64(c.leaf.width()), (c.win.end-c.win.at)*4/max(r.rows, 1))
+			size += c.rowBytes(max(r.rows, 1))
 		}
 	}
-	return int(max(1, min(int64(most), r.Left(), batchBytes/size)))
+	n := min(int64(most), r.Left(), batchBytes/size)
+	if r.pace > 0 {
+		n = min(n, r.pace)
+	}
+	return int(max(1, n))
+}
+
+// rowBytes is about what a row of the column takes in a batch, as the metadata has it.
+func (c *chunk) rowBytes(rows int64) int64 {
+	const most = 1 << 40
+	width := int64(c.leaf.width())
+	bytes := min(max(c.meta.unpacked, c.meta.size), most) / rows
+	if c.leaf.rep == 0 {
+		if width == 0 {
+			width = max(bytes, (c.win.end-c.win.at)*4/rows)
+		}
+		return width
+	}
+	return max(min(c.meta.values, most)/rows*(max(width, 4)+1), bytes)
 }
 
 // Skip passes n rows. Pages without another row are not unpacked.
 func (r *Reader) Skip(n int64) (err error) {
 	defer func() { r.err = errors.Join(r.err, err) }()
 	defer recovered(&err)
-	if r.skip == nil {
-		r.skip = make([]sources.Column, len(r.cols))
-	}
 	for i, c := range r.cols {
 		if c == nil {
 			continue
 		}
 		left := n
-		if r.row == 0 {
+		if r.row == 0 && c.rest.rows == 0 && !c.open {
 			passed, err := c.jump(r.f, r.rows, n)
 			if err != nil {
 				return fieldError(r.paths[i].Text, err)
 			}
 			left -= passed
 		}
-		if err := r.skipIn(c, &r.skip[i], left); err != nil {
+		if err := c.skip(left); err != nil {
 			return fieldError(r.paths[i].Text, err)
 		}
 	}
@@ -99,38 +135,13 @@ func (r *Reader) Skip(n int64) (err error) {
 	return nil
 }
 
-func (r *Reader) skipIn(c *chunk, scratch *sources.Column, n int64) error {
-	for n > 0 {
-		passed := int64(0)
-		if c.entry == c.entries {
-			var err error
-			if passed, err = c.load(n); err != nil {
-				return short(err)
-			}
-		}
-		if n -= passed; n == 0 {
-			return nil
-		}
-		if err := c.leaf.describe(Path{}, scratch); err != nil {
-			return err
-		}
-		scratch.Reset()
-		k := min(n, 4096)
-		if c.leaf.rep == 0 {
-			k = min(k, int64(c.entries-c.entry))
-		}
-		if err := c.read(int(k), scratch); err != nil {
-			return err
-		}
-		n -= k
-	}
-	return nil
-}
-
-// Next fills cols, one for each path, with the next n rows; n is at most Left.
-func (r *Reader) Next(n int, cols []sources.Column) (err error) {
+// Next fills cols, one for each path, with the next rows: at least one, and at most n, which
+// is at most Left. It returns how many. A *RowTooLarge comes after the rows before it.
+func (r *Reader) Next(n int, cols []sources.Column) (rows int, err error) {
 	defer func() { r.err = errors.Join(r.err, err) }()
 	defer recovered(&err)
+	rows = n
+	l := limits{bytes: r.most(), row: r.limit}
 	for i, c := range r.cols {
 		col := &cols[i]
 		col.Reset()
@@ -138,13 +149,130 @@ func (r *Reader) Next(n int, cols []sources.Column) (err error) {
 			col.Path, col.Absent, col.List = r.paths[i].Text, true, false
 			continue
 		}
+		had := c.rest.take(col)
 		if err := c.leaf.describe(r.paths[i], col); err != nil {
-			return err
+			return 0, err
 		}
-		if err := c.read(n, col); err != nil {
-			return fieldError(col.Path, err)
+		if had < rows {
+			l.rows = rows
+			if had, err = c.read(had, col, l); err != nil {
+				return 0, fieldError(col.Path, err)
+			}
+		}
+		if rows, c.rest.rows = min(rows, had), had; rows == 0 {
+			return 0, &RowTooLarge{r.row, col.Path, c.big}
 		}
 	}
-	r.row += int64(n)
-	return nil
+	full := rows < n
+	if at, e := r.large(cols, rows); e != nil {
+		if at == 0 {
+			return 0, e
+		}
+		rows = at
+	}
+	for i, c := range r.cols {
+		switch {
+		case c == nil:
+		case c.rest.rows > rows || c.open:
+			c.rest.keep(&cols[i], rows, c.rest.rows)
+		default:
+			c.rest.clear()
+		}
+	}
+	if full {
+		r.pace = int64(rows)
+	} else if r.pace > 0 {
+		r.pace = min(2*r.pace, 1<<30)
+	}
+	r.row += int64(rows)
+	return rows, nil
+}
+
+// most is what one column of a batch may take.
+func (r *Reader) most() int {
+	n := 1
+	for _, c := range r.cols {
+		if c != nil && (c.leaf.rep > 0 || c.leaf.width() == 0) {
+			n++
+		}
+	}
+	return max(mostBytes/n, 1<<20)
+}
+
+// large finds the first of the rows that takes too many bytes.
+func (r *Reader) large(cols []sources.Column, rows int) (int, *RowTooLarge) {
+	if r.limit == 0 {
+		return 0, nil
+	}
+	total := int64(0)
+	for i, c := range r.cols {
+		if c != nil {
+			total += c.largest(&cols[i])
+		}
+	}
+	if total <= r.limit {
+		return 0, nil
+	}
+	r.sizes = slices.Grow(r.sizes[:0], rows)[:rows]
+	clear(r.sizes)
+	for i, c := range r.cols {
+		if c != nil {
+			addSizes(r.sizes, &cols[i])
+		}
+	}
+	at := slices.IndexFunc(r.sizes, func(n int64) bool { return n > r.limit })
+	if at < 0 {
+		return 0, nil
+	}
+	e := &RowTooLarge{Row: r.row + int64(at), Size: r.sizes[at]}
+	for i, most := 0, int64(-1); i < len(cols); i++ {
+		if r.cols[i] == nil {
+			continue
+		}
+		clear(r.sizes)
+		if addSizes(r.sizes, &cols[i]); r.sizes[at] > most {
+			e.Column, most = cols[i].Path, r.sizes[at]
+		}
+	}
+	return at, e
+}
+
+// largest is more than any row of col takes, or as much.
+func (c *chunk) largest(col *sources.Column) int64 {
+	size := int64(col.Kind.Size())
+	switch {
+	case !col.List && size > 0:
+		return size
+	case !col.List && col.Dict != nil:
+		return c.longest + 4
+	case col.Dict != nil && size == 0:
+		return int64(len(col.Valid)) + int64(len(col.Entries))*(c.longest+4)
+	}
+	return int64(len(col.Valid)+len(col.Values)+4*len(col.Offsets)) + size*int64(len(col.Entries))
+}
+
+// addSizes adds to each row what it takes in a column.
+func addSizes(rows []int64, col *sources.Column) {
+	slot, value, size := 0, 0, int64(col.Kind.Size())
+	for i := range rows {
+		end := slot + 1
+		if col.List {
+			end = int(col.Ends[i])
+		}
+		for ; slot < end; slot++ {
+			switch {
+			case len(col.Valid) > 0 && col.Valid[slot] == 0:
+				rows[i]++
+				continue
+			case size > 0:
+				rows[i] += size
+			case col.Dict != nil:
+				e := col.Entries[value]
+				rows[i] += 4 + int64(col.Dict.Offsets[e+1]-col.Dict.Offsets[e])
+			default:
+				rows[i] += 4 + int64(col.Offsets[value+1]-col.Offsets[value])
+			}
+			value++
+		}
+	}
 }

@@ -21,7 +21,7 @@ const (
 	byteStreamSplitCode = 9
 )
 
-// decode reads the n values of a page that is not dictionary-coded. What it returns may
+// decode reads the n values of a page that is neither dictionary-coded nor runs of bools. What it returns may
 // lie in b.
 func (n *node) decode(b []byte, count int, encoding int32) (values, error) {
 	v := values{n: count}
@@ -29,8 +29,6 @@ func (n *node) decode(b []byte, count int, encoding int32) (values, error) {
 	switch {
 	case encoding == plainEncoding && n.typ == boolean:
 		v.data, err = plainBools(b, count)
-	case encoding == rleEncoding && n.typ == boolean:
-		v.data, err = rleBools(b, count)
 	case encoding == plainEncoding && n.typ == byteArray:
 		v.data, v.offsets, err = plainBytes(b, count)
 	case encoding == plainEncoding:
@@ -74,13 +72,13 @@ func plainBools(b []byte, n int) ([]byte, error) {
 	return out, nil
 }
 
-func rleBools(b []byte, n int) ([]byte, error) {
+// boolRuns are bools in runs. They are read as they are wanted, for a run of a few bytes
+// holds any number of them.
+func boolRuns(b []byte) (hybrid, error) {
 	if len(b) < 4 || int64(binary.LittleEndian.Uint32(b)) > int64(len(b)-4) {
-		return nil, errShortPage
+		return hybrid{}, errShortPage
 	}
-	out := make([]byte, n)
-	_, err := readLevels(b[4:4+binary.LittleEndian.Uint32(b)], out, 1)
-	return out, err
+	return newHybrid(b[4:4+binary.LittleEndian.Uint32(b)], 1), nil
 }
 
 // plainBytes takes the lengths out from between the values.

@@ -193,6 +193,7 @@ type tableCursor struct {
 	row, end int64
 	group    int
 	rows     *parquet.Reader // of the group; nil: not begun
+	ctx      context.Context // of the current Next
 	err      error
 }
 
@@ -237,7 +238,16 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 		cols = make([]sources.Column, len(c.src.framing.Paths))
 	}
 	b.Columns = cols
+	c.ctx = ctx
 	n, err := c.read(cols)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if large, ok := errors.AsType[*parquet.RowTooLarge](err); ok {
+		err = c.tooLarge(large)
+		c.err = err
+		return err
+	}
 	if err != nil {
 		c.err = c.src.tableError(c.f, c.loc, c.r, fmt.Errorf("row group %d, from row %d on: %w", c.group, c.row, err))
 		return c.err
@@ -277,8 +287,7 @@ func (c *tableCursor) read(cols []sources.Column) (int, error) {
 			return 0, err
 		}
 	}
-	n := c.rows.Batch(int(min(tableBatch, c.end-c.row)))
-	return n, c.rows.Next(n, cols)
+	return c.rows.Next(c.rows.Batch(int(min(tableBatch, c.end-c.row))), cols)
 }
 
 func (c *tableCursor) begin() error {
@@ -289,8 +298,18 @@ func (c *tableCursor) begin() error {
 			return err
 		}
 	}
+	c.rows.Bound(int64(c.src.spec.MaxRecord), func() error { return c.ctx.Err() })
 	if n := at - c.rows.Row(); n > 0 {
 		return c.rows.Skip(n)
 	}
 	return nil
+}
+
+func (c *tableCursor) tooLarge(e *parquet.RowTooLarge) error {
+	if end := c.src.finish(c.f, c.loc, c.r); end != io.EOF {
+		return end
+	}
+	row := c.table.Groups[c.group].Start + e.Row
+	return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: row},
+		Name: c.loc.Path, In: fmt.Sprintf("row group %d, column %s", c.group, e.Column), Size: e.Size, Limit: int64(c.src.spec.MaxRecord)}
 }

@@ -190,3 +190,41 @@ func TestAParquetFileThatIsNotWhatItWasIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestARowOverTheLimitIsToldWithFileGroupAndColumn(t *testing.T) {
+	s := openTables(t, tableFolder(t), nil)
+	segs, err := s.Segments(t.Context(), s.partition, -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.spec.MaxRecord = 21 // an id of 8 bytes, and tags
+	var large *sources.TooLarge
+	ids, err := idsOf(s, segs[0], 0, 300, 0)
+	if !errors.As(err, &large) || large.Position.Offset != int64(len(ids)) || large.Name != "default.parquet" || !strings.Contains(err.Error(), "row group 0, column /tags/*") ||
+		!strings.Contains(err.Error(), "raise max_record") {
+		t.Fatalf("%d rows, %v", len(ids), err)
+	}
+	for i, id := range ids {
+		if id != int64(i) {
+			t.Fatalf("row %d has id %d", i, id)
+		}
+	}
+	next, passed := int64(0), 0
+	for next < 300 { // row by row: each is given, or told
+		ids, err := idsOf(s, segs[0], next, 300, next)
+		for _, id := range ids {
+			if id != next {
+				t.Fatalf("row %d has id %d", next, id)
+			}
+			next++
+		}
+		if errors.As(err, &large) && large.Position.Offset == next {
+			next, passed = next+1, passed+1
+		} else if err != nil {
+			t.Fatal(next, err)
+		}
+	}
+	if passed == 0 || passed > 250 {
+		t.Errorf("%d rows are too large", passed)
+	}
+}

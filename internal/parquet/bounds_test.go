@@ -1,0 +1,348 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/sources"
+)
+
+// taking is how many bytes f allocates.
+func taking(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+func bytesOf(cols []sources.Column) (n int) {
+	for _, c := range cols {
+		n += len(c.Values) + len(c.Valid) + 4*(len(c.Ends)+len(c.Offsets)+len(c.Entries))
+	}
+	return n
+}
+
+func opened(t testing.TB, b []byte) *File {
+	t.Helper()
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// padded is a column of lists of 1,000 numbers, nearly all of them 0.
+func padded(name string, rows int) writtenColumn {
+	c := writtenColumn{name: name, typ: int64Type, list: true, dict: [][]byte{make([]byte, 8)}}
+	reps := append(run(1, 0), run(999, 1)...)
+	const perPage = 500
+	for range rows / perPage {
+		c.pages = append(c.pages, writtenPage{entries: perPage * 1000, encoding: rleDictionary,
+			reps: bytes.Repeat(reps, perPage), defs: run(perPage*1000, 3), values: append([]byte{8}, run(perPage*1000, 0)...)})
+	}
+	return c
+}
+
+func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
+	const rows = 4000
+	b := writeFile(rows, padded("a", rows), padded("b", rows), padded("c", rows), padded("d", rows))
+	f := opened(t, b)
+	if len(b) > 1<<20 {
+		t.Fatalf("%d bytes", len(b))
+	}
+	for _, ask := range []func(rd *Reader) int{
+		func(rd *Reader) int { return rd.Batch(16 << 10) },
+		func(rd *Reader) int { return int(rd.Left()) }, // whatever is estimated
+	} {
+		rd, err := f.Read(bytes.NewReader(b), 0, paths("/a/*", "/b/*", "/c/*", "/d/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cols := make([]sources.Column, 4)
+		total, most := 0, 0
+		took := taking(func() {
+			for rd.Left() > 0 {
+				n, err := rd.Next(ask(rd), cols)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range cols {
+					if len(cols[i].Ends) != n || int(cols[i].Ends[n-1]) != 1000*n || len(cols[i].Entries) != 1000*n {
+						t.Fatalf("%d rows: %d ends", n, len(cols[i].Ends))
+					}
+				}
+				total += n
+				most = max(most, bytesOf(cols))
+			}
+		})
+		if total != rows || most > mostBytes+4<<20 || took > 200<<20 {
+			t.Errorf("%d rows, batches of up to %d bytes, %d MiB taken", total, most, took>>20)
+		}
+	}
+}
+
+// Whatever the bounds, the rows are the same: lists of texts, some long, in pages that divide
+// rows, and beside them a column that needs less.
+func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	for range 8 {
+		rows := make([][][]byte, 1+rng.IntN(60))
+		small := make([][][]byte, len(rows))
+		for i := range rows {
+			if rng.IntN(8) > 0 {
+				rows[i] = [][]byte{}
+			}
+			for range rng.IntN(1 + rng.IntN(20)) {
+				if rows[i] = append(rows[i], nil); rng.IntN(5) > 0 {
+					rows[i][len(rows[i])-1] = bytes.Repeat([]byte{byte('a' + rng.IntN(3))}, rng.IntN(2)*100_000+rng.IntN(3))
+				}
+			}
+			small[i] = [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(i))}
+		}
+		texts, numbers := writtenColumn{name: "texts", typ: byteArray, list: true, dict: [][]byte{}}, writtenColumn{name: "numbers", typ: int64Type, list: true}
+		pagesOf(&texts, rows, 1+rng.IntN(30), rng.IntN(5))
+		pagesOf(&numbers, small, 7, 0)
+		b := writeFile(int64(len(rows)), texts, numbers)
+		f := opened(t, b)
+		read := func(most int, skip bool) (all []string) {
+			rd, err := f.Read(bytes.NewReader(b), 0, paths("/texts/*", "/numbers/*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cols := make([]sources.Column, 2)
+			for rd.Left() > 0 {
+				if n := rng.Int64N(rd.Left()); skip && rng.IntN(2) == 0 {
+					if err := rd.Skip(n); err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, make([]string, n)...)
+				}
+				n, err := rd.Next(min(most, int(rd.Left())), cols)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, rowsOf(cols, n)...)
+			}
+			return all
+		}
+		want := read(1, false)
+		if len(want) != len(rows) {
+			t.Fatalf("%d rows, want %d", len(want), len(rows))
+		}
+		for _, got := range [][]string{read(1000, false), read(1000, true), read(5, true)} {
+			if len(got) != len(want) {
+				t.Fatalf("%d rows, want %d", len(got), len(want))
+			}
+			for i := range got {
+				if got[i] != "" && got[i] != want[i] {
+					t.Fatalf("row %d of %d differs", i, len(rows))
+				}
+			}
+		}
+	}
+}
+
+// A list of which one page of a few bytes has 2^26 nulls.
+func endless(pages int) []byte {
+	c := writtenColumn{name: "nums", typ: int64Type, list: true}
+	pagesOf(&c, [][][]byte{{{1, 2, 3, 4, 5, 6, 7, 8}}}, 1, 0)
+	for i := range pages {
+		p := writtenPage{entries: maxEntries, encoding: plainEncoding, reps: run(maxEntries, 1), defs: run(maxEntries, 2)}
+		if i == 0 {
+			p.reps = append(run(1, 0), run(maxEntries-1, 1)...)
+		}
+		c.pages = append(c.pages, p)
+	}
+	pagesOf(&c, [][][]byte{{{8, 7, 6, 5, 4, 3, 2, 1}}}, 1, 0)
+	return writeFile(3, c)
+}
+
+func TestARowOverTheLimitIsToldAfterTheRowsBeforeIt(t *testing.T) {
+	b := endless(2)
+	f := opened(t, b)
+	cols := make([]sources.Column, 1)
+	rd, err := f.Read(bytes.NewReader(b), 0, paths("/nums/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd.Bound(16<<20, nil)
+	took := taking(func() {
+		if n, err := rd.Next(3, cols); n != 1 || err != nil {
+			t.Errorf("%d rows, %v", n, err)
+		}
+		_, err = rd.Next(2, cols)
+	})
+	large, ok := errors.AsType[*RowTooLarge](err)
+	if !ok || large.Row != 1 || large.Column != "/nums/*" || !rd.Failed() {
+		t.Errorf("%v", err)
+	}
+	if took > 150<<20 {
+		t.Errorf("%d MiB were taken", took>>20)
+	}
+	took = taking(func() {
+		if rd, err = f.Read(bytes.NewReader(b), 0, paths("/nums/*")); err != nil {
+			t.Fatal(err)
+		}
+		if err := rd.Skip(2); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := rd.Next(1, cols); n != 1 || err != nil || rowsOf(cols, 1)[0] != "/nums/*=0807060504030201,;" {
+			t.Error(n, err)
+		}
+	})
+	if took > 16<<20 {
+		t.Errorf("%d MiB were taken to pass it", took>>20)
+	}
+}
+
+// Many columns and texts: a row's bytes are those of all its columns.
+func TestARowsBytesAreThoseOfAllItsColumns(t *testing.T) {
+	text := func(n int) []byte { return bytes.Repeat([]byte("a"), n) }
+	a, c := writtenColumn{name: "a", typ: byteArray, list: true}, writtenColumn{name: "c", typ: byteArray, list: true}
+	pagesOf(&a, [][][]byte{{text(600)}, {text(300)}, {text(600)}}, 2, 9)
+	pagesOf(&c, [][][]byte{{text(300)}, {text(600)}, {text(500)}}, 2, 0)
+	b := writeFile(3, a, c)
+	rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/a/*", "/c/*", "/absent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd.Bound(1000, nil)
+	cols := make([]sources.Column, 3)
+	if n, err := rd.Next(3, cols); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	_, err = rd.Next(1, cols)
+	if large, ok := errors.AsType[*RowTooLarge](err); !ok || *large != (RowTooLarge{2, "/a/*", 1108}) {
+		t.Error(err)
+	}
+}
+
+func TestReadingEndsWhenItIsNoLongerWanted(t *testing.T) {
+	b := endless(40)
+	rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/nums/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, asked := errors.New("stop"), 0
+	rd.Bound(0, func() error {
+		if asked++; asked == 3 {
+			return stop
+		}
+		return nil
+	})
+	if err := rd.Skip(2); !errors.Is(err, stop) {
+		t.Error(err)
+	}
+}
+
+// drain reads a file as table.go does, rows of each group from row on, with bounds. The file may be
+// damaged, and its footer may claim any number of rows.
+func drain(b []byte, every []Path, from func(rows int64) int64) error {
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return err
+	}
+	cols := make([]sources.Column, len(every))
+	read := 0
+	for g := range f.Groups {
+		rd, err := f.Read(bytes.NewReader(b), g, every)
+		if err != nil {
+			return err
+		}
+		defer rd.Close()
+		rd.Bound(1<<20, patience(150))
+		if err := rd.Skip(from(f.Groups[g].Rows)); err != nil {
+			return err
+		}
+		for rd.Left() > 0 {
+			n, err := rd.Next(rd.Batch(16<<10), cols)
+			if err != nil {
+				return err
+			}
+			if size := bytesOf(cols); size > len(every)<<20+64<<20 {
+				return errors.New("runtime error: a batch has no bound")
+			}
+			if read += n; read > 1_000_000 {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// patience ends a reading after some pages: a few bytes may hold entries for hours.
+func patience(pages int) func() error {
+	return func() error {
+		if pages--; pages < 0 {
+			return io.ErrNoProgress
+		}
+		return nil
+	}
+}
+
+// allowed is what drain may allocate for a file: in proportion to it, and to the bound of a
+// batch. Memory is reused and grows by doubling, and so is counted a few times.
+func allowed(b []byte) int64 { return 256<<20 + 4096*int64(len(b)) }
+
+func boundsHold(t *testing.T, b []byte) {
+	t.Helper()
+	for _, from := range []func(int64) int64{
+		func(int64) int64 { return 0 },
+		func(rows int64) int64 { return min(rows/2, 1<<23) },
+		func(rows int64) int64 { return min(max(0, rows-1), 1<<20) },
+	} {
+		var err error
+		took := taking(func() { err = drain(b, everyPath, from) })
+		if err != nil && strings.Contains(err.Error(), "runtime error") {
+			t.Error(err)
+		}
+		if took > allowed(b) {
+			t.Errorf("a file of %d bytes made the reader take %d MiB", len(b), took>>20)
+		}
+	}
+}
+
+// Files of a few bytes that hold as much as the format can say.
+func hostile() map[string][]byte {
+	null := writtenColumn{name: "tags", typ: byteArray, list: true}
+	flag := writtenColumn{name: "flag", typ: boolean}
+	word := writtenColumn{name: "word", typ: byteArray, dict: [][]byte{bytes.Repeat([]byte("w"), 1000)}}
+	flat := writtenColumn{name: "id", typ: int64Type}
+	const pages = 3
+	for range pages {
+		null.pages = append(null.pages, writtenPage{entries: maxEntries, encoding: plainEncoding, reps: run(maxEntries, 0), defs: run(maxEntries, 0)})
+		flag.pages = append(flag.pages, writtenPage{entries: maxEntries, encoding: rleEncoding, defs: run(maxEntries, 1),
+			values: append(binary.LittleEndian.AppendUint32(nil, uint32(len(run(maxEntries, 1)))), run(maxEntries, 1)...)})
+		word.pages = append(word.pages, writtenPage{entries: maxEntries, encoding: rleDictionary, defs: run(maxEntries, 1), values: append([]byte{8}, run(maxEntries, 0)...)})
+		flat.pages = append(flat.pages, writtenPage{entries: maxEntries, encoding: plainEncoding, defs: append(run(1, 0), run(maxEntries-1, 0)...)})
+	}
+	deltas := writtenColumn{name: "id", typ: int64Type}
+	d := binary.AppendUvarint(nil, 1<<20)
+	d = append(binary.AppendUvarint(append(d, 1), maxEntries), 0)
+	for range 64 {
+		d = append(d, 0, 0)
+	}
+	deltas.pages = []writtenPage{{entries: maxEntries, encoding: deltaBinaryPacked, defs: run(maxEntries, 1), values: d}}
+	const rows = pages * maxEntries
+	return map[string][]byte{"nulls of lists": writeFile(rows, null), "bools": writeFile(rows, flag), "long texts": writeFile(rows, word),
+		"nulls": writeFile(rows, flat), "deltas": writeFile(maxEntries, deltas), "a long list": endless(3)}
+}
+
+func TestATinyFileTakesLittleMemory(t *testing.T) {
+	for name, b := range hostile() {
+		t.Run(name, func(t *testing.T) { boundsHold(t, b) })
+	}
+	for name, b := range testFiles(t) {
+		t.Run(name, func(t *testing.T) { boundsHold(t, b) })
+	}
+}
