@@ -268,3 +268,34 @@ func TestARowOverTheLimitIsToldWithItsPosition(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A file was listed in part when the master stopped, and is another one when it starts again.
+func TestAnAvroFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(first int64) {
+		if err := os.WriteFile(filepath.Join(dir, "a.avro"), containerOf(first, 10, 10, 10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	segs, err := openContainers(t, dir, nil).Segments(t.Context(), "files:d", -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := decodeLocator(segs[0].Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End = 10
+	segs[0].End, segs[0].Locator = l.End, l.encode()
+	again, err := openContainers(t, dir, segs[:1]).Segments(t.Context(), "files:d", -1, 100)
+	if err != nil || again[1].Start != 10 || again[1].End != 30 {
+		t.Fatal(again, err)
+	}
+	write(1 << 20)
+	_, err = openContainers(t, dir, segs[:1]).Segments(t.Context(), "files:d", 0, 100)
+	changed, ok := errors.AsType[*sources.Changed](err)
+	if !ok || changed.Name != "a.avro" || changed.Range.Start != 10 || changed.Range.End != 30 {
+		t.Error(err)
+	}
+}

@@ -26,6 +26,7 @@ type lister struct {
 // listedFile says how far an earlier process came.
 type listedFile struct {
 	end  int64
+	size int64 // of the whole file: bytes, or rows
 	id   identity
 	done bool // all of it is listed
 }
@@ -65,8 +66,11 @@ func (s *Source) resume(known []sources.Segment) error {
 			return fmt.Errorf("%s: segment %d, %s, was listed under root %s, and the dataset's root is now %s; delete the dataset and apply it again",
 				s.partition, g.ID, g.Name, l.Root, s.spec.Root)
 		}
-		was := listedFile{end: max(l.End, s.list.known[l.Path].end), id: l.Identity}
+		was := listedFile{end: max(l.End, s.list.known[l.Path].end), size: l.Identity.Size, id: l.Identity}
 		was.done = was.end == was.id.Size || !s.framing.Kind.indexed()
+		if l.Rows {
+			was.size = l.Plain
+		}
 		if l.Codec != noCodec || l.Rows {
 			was.done = was.end == l.Plain
 		}
@@ -165,6 +169,12 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	if s.spec.live() {
 		s.list.growing.taken[name] = markOf(st.Size, st.Modified, st.Tag)
 	}
+	if s.framing.Kind.rows() && known && was.id != l.Identity {
+		if err := s.unchanged(f, name, st); err != nil {
+			return err
+		}
+		return s.otherFile(name, was)
+	}
 	if s.framing.Kind == Table {
 		return s.listTable(f, l, st, was)
 	}
@@ -178,8 +188,7 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 		return err
 	}
 	if known && was.id != l.Identity {
-		return &sources.Changed{Range: sources.Range{Partition: s.partition, Start: was.end, End: was.id.Size}, Name: name,
-			What: "it is not the file that was listed in part before"}
+		return s.otherFile(name, was)
 	}
 	start := max(l.Data, was.end)
 	switch {
@@ -196,6 +205,13 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	}
 	s.list.next++
 	return nil
+}
+
+// otherFile: a file was listed in part, and is another one now. What was listed may have been
+// read already, and the rest of this one does not go on from there.
+func (s *Source) otherFile(name string, was listedFile) error {
+	return &sources.Changed{Range: sources.Range{Partition: s.partition, Start: was.end, End: was.size}, Name: name,
+		What: "it is not the file that was listed in part before"}
 }
 
 // identify reads what a locator says of a file.

@@ -228,3 +228,34 @@ func TestARowOverTheLimitIsToldWithFileGroupAndColumn(t *testing.T) {
 		t.Errorf("%d rows are too large", passed)
 	}
 }
+
+// A file was listed in part when the master stopped, and is another one when it starts again.
+func TestAParquetFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
+	dir := tableFolder(t)
+	segs, err := openTables(t, dir, nil).Segments(t.Context(), "files:d", -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := decodeLocator(segs[0].Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End = 120 // the first row group
+	segs[0].End, segs[0].Locator = l.End, l.encode()
+	again, err := openTables(t, dir, segs[:1]).Segments(t.Context(), "files:d", -1, 100)
+	if err != nil || again[1].Start != 120 || again[1].End != 300 || again[1].Name != segs[0].Name {
+		t.Fatal(again, err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "v2.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "default.parquet"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openTables(t, dir, segs[:1]).Segments(t.Context(), "files:d", 0, 100)
+	changed, ok := errors.AsType[*sources.Changed](err)
+	if !ok || changed.Name != "default.parquet" || changed.Range.Start != 120 || changed.Range.End != 300 {
+		t.Error(err)
+	}
+}
