@@ -214,6 +214,42 @@ func TestARecordCannotKeepAReaderForLong(t *testing.T) {
 	}
 }
 
+// A block of a few bytes may say that it has any number of records.
+func TestABlockHasNoMoreRecordsThanItsBytesHold(t *testing.T) {
+	nothing := `{"type":"record","name":"R","fields":[{"name":"n","type":"null"},{"name":"e","type":{"type":"record","name":"E","fields":[]}},{"name":"f","type":"E"}]}`
+	rows := func(schema, codec string, rows int64, plain []byte) error {
+		b := varint([]byte(magic), 2)
+		b = append(varint(sized(sized(sized(sized(b, "avro.schema"), schema), "avro.codec"), codec), 0), "0123456789abcdef"...)
+		body := packed(t, codec, plain)
+		b = append(append(varint(varint(b, rows), int64(len(body))), body...), "0123456789abcdef"...)
+		all, err := records(b)
+		if err == nil && int64(len(all)) != rows {
+			t.Errorf("%d records, want %d", len(all), rows)
+		}
+		return err
+	}
+	for _, codec := range []string{"null", "deflate"} {
+		if err := rows(nothing, codec, maxEmpty, nil); err != nil {
+			t.Error(err)
+		}
+		if err := rows(nothing, codec, 1<<49, nil); err == nil || !strings.Contains(err.Error(), "has 562949953421312 records, and of a schema whose records have no bytes at most 65536 are read") {
+			t.Error(err)
+		}
+		if err := rows(`"boolean"`, codec, 100, make([]byte, 100)); err != nil {
+			t.Error(err)
+		}
+		for _, n := range []int64{101, 1 << 49} {
+			if err := rows(`"boolean"`, codec, n, make([]byte, 100)); err == nil || !strings.Contains(err.Error(), "and each has one at least") {
+				t.Error(n, err)
+			}
+		}
+	}
+	list := `{"type":"record","name":"L","fields":[{"name":"next","type":["null","L"]}]}`
+	if err := rows(list, "null", 3, []byte{0, 0, 0}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whatever the bytes are, they give records that lie one after the other, or an error.
 func FuzzContainer(f *testing.F) {
 	for _, codec := range codecs {

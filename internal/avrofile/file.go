@@ -29,6 +29,7 @@ type File struct {
 
 	size  int64
 	typ   *schema.Type
+	empty bool // a record may have no bytes
 	codec string
 	sync  [syncSize]byte
 }
@@ -53,7 +54,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its schema: %w", err)
 	}
-	f.typ = s.Avro
+	f.typ, f.empty = s.Avro, noBytes(s.Avro, map[*schema.Type]bool{})
 	return f, nil
 }
 
@@ -160,6 +161,9 @@ type Block struct {
 // maxRows is the most records of a file: offsets of them are positions.
 const maxRows = 1 << 60
 
+// maxEmpty is the most records of a block if a record may have no bytes.
+const maxEmpty = 1 << 16
+
 // Block reads the head of the block that begins at a place, and compares the marker at its
 // end. It returns io.EOF itself at the end of the file.
 func (f *File) Block(r io.ReaderAt, at int64) (Block, error) {
@@ -186,6 +190,10 @@ func (f *File) Block(r io.ReaderAt, at int64) (Block, error) {
 		return wrong("ends too early: the file was cut short, or is not written to its end yet")
 	case err != nil || rows < 0 || rows > maxRows || size < 0:
 		return wrong("is damaged: it has %d records in %d bytes", rows, size)
+	case f.empty && rows > maxEmpty:
+		return wrong("has %d records, and of a schema whose records have no bytes at most %d are read", rows, maxEmpty)
+	case !f.empty && (rows > MaxBlock || f.codec == "null" && rows > size):
+		return wrong("is damaged: it has %d records in %d bytes, and each has one at least", rows, size)
 	case size > MaxBlock:
 		return wrong("has %d bytes, and at most %d are read", size, MaxBlock)
 	}
@@ -218,6 +226,9 @@ func (f *File) Read(r io.ReaderAt, b Block, into []byte) ([]byte, error) {
 	plain, err := unpack(f.codec, packed, into)
 	if err != nil {
 		return nil, fmt.Errorf("the block at byte %d cannot be unpacked (%s): %w", b.At, f.codec, err)
+	}
+	if !f.empty && b.Rows > int64(len(plain)) {
+		return nil, fmt.Errorf("the block at byte %d is damaged: it has %d records in %d bytes, and each has one at least", b.At, b.Rows, len(plain))
 	}
 	return plain, nil
 }

@@ -25,6 +25,30 @@ func (f *File) End(block []byte, p int) (int, error) {
 	return end, nil
 }
 
+// noBytes says whether a value may take no bytes. seen has the records that are looked at: one
+// that holds itself has a union or an array on the way.
+func noBytes(t *schema.Type, seen map[*schema.Type]bool) bool {
+	switch t.Kind {
+	case schema.Null:
+		return true
+	case schema.Fixed:
+		return t.Size == 0
+	case schema.Record:
+		if known, ok := seen[t]; ok {
+			return known
+		}
+		seen[t] = false
+		for i := range t.Fields {
+			if !noBytes(t.Fields[i].Type, seen) {
+				return false
+			}
+		}
+		seen[t] = true
+		return true
+	}
+	return false
+}
+
 // skipper walks over values. Its methods return where a value ends, or -1 and why.
 type skipper struct {
 	b           []byte

@@ -14,7 +14,8 @@ import (
 // file. Listing reads the heads of all blocks, and notes in each locator where a block begins
 // about every MiB: a range opens at the block before its first row.
 
-// headsAtOnce is how many heads are read between two looks at whether that is still wanted.
+// headsAtOnce is how many heads are read, or rows passed, between two looks at whether that is
+// still wanted.
 const headsAtOnce = 1 << 10
 
 // rowPoint is where a block begins: its first row, and its place in the file.
@@ -109,10 +110,11 @@ type containerCursor struct {
 	r        sources.Range
 	c        *avrofile.File
 	row, end int64
-	next     int64  // where the next block begins
-	left     int64  // rows of the block that are not read
-	plain    []byte // the block
-	at       int    // in it
+	next     int64           // where the next block begins
+	left     int64           // rows of the block that are not read
+	plain    []byte          // the block
+	at       int             // in it
+	ctx      context.Context // of the current Next
 	err      error
 }
 
@@ -146,7 +148,10 @@ func (c *containerCursor) seek() error {
 	}
 	row := points[i-1].row
 	c.next = points[i-1].at
-	for {
+	for heads := 1; ; heads++ {
+		if heads%headsAtOnce == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
 		b, err := c.c.Block(c.f, c.next)
 		switch {
 		case err == io.EOF:
@@ -167,6 +172,9 @@ func (c *containerCursor) begin(b avrofile.Block, skip int64) (err error) {
 	}
 	c.next, c.left, c.at = b.Next, b.Rows, 0
 	for ; skip > 0; skip-- {
+		if skip%headsAtOnce == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
 		if c.at, err = c.c.End(c.plain, c.at); err != nil {
 			return err
 		}
@@ -181,6 +189,9 @@ func (c *containerCursor) more() error {
 		return c.seek()
 	}
 	for c.left == 0 {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
 		if c.at != len(c.plain) {
 			return fmt.Errorf("%d bytes are left after the last record of the block before byte %d", len(c.plain)-c.at, c.next)
 		}
@@ -211,7 +222,12 @@ func (c *containerCursor) Next(ctx context.Context, b *sources.Batch) error {
 		c.err = c.src.finish(c.f, c.loc, c.r)
 		return c.err
 	}
+	c.ctx = ctx
 	if err := c.more(); err != nil {
+		if ctx.Err() != nil {
+			c.next = 0 // where it stands is not known
+			return ctx.Err()
+		}
 		c.err = c.src.tableError(c.f, c.loc, c.r, fmt.Errorf("row %d: %w", c.row, err))
 		return c.err
 	}

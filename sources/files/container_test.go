@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -297,5 +298,46 @@ func TestAnAvroFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	changed, ok := errors.AsType[*sources.Changed](err)
 	if !ok || changed.Name != "a.avro" || changed.Range.Start != 10 || changed.Range.End != 30 {
 		t.Error(err)
+	}
+}
+
+// countdown is a context that ends when it was asked so often.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// To pass over the rows before a range takes long in a file of many rows. It ends when the range is
+// no longer wanted, and goes on when it is.
+func TestPassingRowsOfAnAvroFileEndsWhenItIsNoLongerWanted(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.avro"), containerOf(0, 10, 20*headsAtOnce), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := openContainers(t, dir, nil)
+	segs, err := s.Segments(t.Context(), s.partition, -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := segs[0].End - 1
+	cur, err := s.Open(t.Context(), sources.Range{Partition: s.partition, Start: at, End: at + 1}, sources.Position{Offset: at}, segs[0].Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cur.Close() }()
+	var b sources.Batch
+	ctx := &countdown{t.Context(), 10}
+	if err := cur.Next(ctx, &b); !errors.Is(err, context.Canceled) || ctx.left < -10 {
+		t.Errorf("%v, asked %d times more", err, -ctx.left)
+	}
+	if err := cur.Next(t.Context(), &b); err != nil || len(b.Recs) != 1 || b.Recs[0].Offset != at {
+		t.Error(b.Recs, err)
 	}
 }
