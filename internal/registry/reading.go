@@ -49,13 +49,17 @@ type tailing struct {
 // head is what a record begins with: a byte 0 and the id.
 const head = 5
 
+// maxUnknown is how many ids of a batch the registry may not know. The others that are not known
+// yet are then not asked for: values that are not in the wire format name any number of ids.
+const maxUnknown = 64
+
 // Next gives a batch only when all of its schemas are known. After an error the caller opens
 // the range again where it was, so no record is lost.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	if err := c.Cursor.Next(ctx, b); err != nil {
 		return err
 	}
-	last, any := uint32(0), false
+	last, any, unknowns := uint32(0), false, 0
 	for i := range b.Recs {
 		v := b.Arena[b.Recs[i].Value[0]:b.Recs[i].Value[1]]
 		if len(v) < head || v[0] != 0 || b.Recs[i].Tombstone {
@@ -65,10 +69,18 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 		if any && id == last {
 			continue
 		}
-		if err := c.registry.Learn(ctx, id); err != nil {
+		last, any = id, true
+		if unknowns >= maxUnknown {
+			c.registry.leave(id)
+			continue
+		}
+		isUnknown, err := c.registry.learn(ctx, id)
+		if err != nil {
 			return err
 		}
-		last, any = id, true
+		if isUnknown {
+			unknowns++
+		}
 	}
 	return nil
 }

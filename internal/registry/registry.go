@@ -18,6 +18,7 @@ import (
 const (
 	maxKnown   = 1 << 12  // ids
 	maxBytes   = 64 << 20 // of schemas' text
+	maxMissing = 1 << 16  // ids that the registry does not know
 	askAgainIn = 30 * time.Second
 )
 
@@ -27,25 +28,36 @@ type Registry struct {
 	log     *slog.Logger
 	flights singleflight.Group
 
-	mu     sync.Mutex
-	known  map[uint32]*known
-	bytes  int
-	clock  uint64 // counts uses
-	failed int    // requests in a row that the registry did not answer
+	mu    sync.Mutex
+	known map[uint32]*known
+	// missing are ids that the registry does not know. They lie apart, so that values that are
+	// not in the wire format do not take the place of schemas.
+	missing map[uint32]missing
+	swept   time.Time // when missing was last looked through for what is too old
+	bytes   int
+	clock   uint64 // counts uses
+	failed  int    // requests in a row that the registry did not answer
 }
 
 // known is what is known of an id.
 type known struct {
 	schema *schema.Schema
-	err    error     // why records with it cannot be read
-	until  time.Time // of an id that the registry does not know: it may learn it; zero: for good
+	err    error // why records with it cannot be read
 	size   int
 	used   uint64
 }
 
+// missing is why an id is not known, and until when it is not asked for again: the registry may
+// learn it.
+type missing struct {
+	err     error
+	until   time.Time
+	unasked bool // the next batch with it asks
+}
+
 // New makes a Registry. It does not connect.
 func New(c Config, log *slog.Logger) *Registry {
-	return &Registry{client: newClient(c), log: log, known: map[uint32]*known{}}
+	return &Registry{client: newClient(c), log: log, known: map[uint32]*known{}, missing: map[uint32]missing{}}
 }
 
 // Schema implements decode.Schemas.
@@ -54,6 +66,12 @@ func (r *Registry) Schema(id uint32) (*schema.Schema, error) {
 	defer r.mu.Unlock()
 	k := r.known[id]
 	if k == nil {
+		switch m, ok := r.missing[id]; {
+		case ok:
+			return nil, m.err
+		case len(r.missing) >= maxMissing:
+			return nil, r.notAsked()
+		}
 		return nil, &sources.Temporary{Err: fmt.Errorf("schema %d of registry %s is not kept any more: the records name more than %d schemas", id, r.client.config.URL, maxKnown)}
 	}
 	r.use(k)
@@ -65,44 +83,88 @@ func (r *Registry) use(k *known) {
 	k.used = r.clock
 }
 
+// notAsked is the error of an id that was not asked for.
+func (r *Registry) notAsked() error {
+	return &unknown{said: fmt.Sprintf("was not asked for: records near it name %d other ids that schema registry %s does not have. "+
+		"Check that the values begin with a byte 0 and the id of a schema, as the registry's clients write them", maxUnknown, r.client.config.URL)}
+}
+
 // Learn returns when what there is to know of the id is known.
 func (r *Registry) Learn(ctx context.Context, id uint32) error {
-	r.mu.Lock()
-	k := r.known[id]
-	if k != nil && (k.until.IsZero() || time.Now().Before(k.until)) {
-		r.use(k)
-		r.mu.Unlock()
-		return nil
+	_, err := r.learn(ctx, id)
+	return err
+}
+
+// learn is Learn. It says whether the registry was asked, and does not know the id.
+func (r *Registry) learn(ctx context.Context, id uint32) (isUnknown bool, err error) {
+	if r.has(id, time.Now()) {
+		return false, nil
 	}
-	r.mu.Unlock()
 	// Others that wait for the same id do not lose it if this one leaves.
-	done := r.flights.DoChan(fmt.Sprint(id), func() (any, error) { return nil, r.ask(context.WithoutCancel(ctx), id) })
+	done := r.flights.DoChan(fmt.Sprint(id), func() (any, error) { return r.ask(context.WithoutCancel(ctx), id) })
 	select {
 	case res := <-done:
-		return res.Err
+		isUnknown, _ = res.Val.(bool)
+		return isUnknown, res.Err
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 
-func (r *Registry) ask(ctx context.Context, id uint32) error {
+// has reports whether an id needs no question now.
+func (r *Registry) has(id uint32, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.known[id]; k != nil {
+		r.use(k)
+		return true
+	}
+	m, ok := r.missing[id]
+	return ok && !m.unasked && now.Before(m.until)
+}
+
+// leave is learn without a question: an id that is not known is not.
+func (r *Registry) leave(id uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.missing[id]; !ok && r.known[id] == nil {
+		r.miss(id, missing{err: r.notAsked(), until: time.Now().Add(askAgainIn), unasked: true})
+	}
+}
+
+func (r *Registry) ask(ctx context.Context, id uint32) (isUnknown bool, err error) {
 	s, size, err := r.fetch(ctx, id)
-	k := &known{schema: s, err: err, size: size}
-	if err != nil {
-		_, isNo := errors.AsType[*unknown](err)
-		_, isBad := errors.AsType[*unreadable](err)
-		switch {
-		case isNo:
-			k.err, k.until = err, time.Now().Add(askAgainIn)
-		case !isBad:
-			return r.noAnswer(err)
+	if _, isUnknown = errors.AsType[*unknown](err); err != nil && !isUnknown {
+		if _, isBad := errors.AsType[*unreadable](err); !isBad {
+			return false, r.noAnswer(err)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = 0
-	r.keep(id, k)
-	return nil
+	if isUnknown {
+		r.miss(id, missing{err: err, until: time.Now().Add(askAgainIn)})
+		return true, nil
+	}
+	delete(r.missing, id)
+	r.keep(id, &known{schema: s, err: err, size: size})
+	return false, nil
+}
+
+// miss notes that an id is not known. If there is no room, Schema says so of all others.
+func (r *Registry) miss(id uint32, m missing) {
+	now := time.Now()
+	if len(r.missing) >= maxMissing && now.Sub(r.swept) > askAgainIn {
+		r.swept = now
+		for id, m := range r.missing {
+			if now.After(m.until) {
+				delete(r.missing, id)
+			}
+		}
+	}
+	if _, ok := r.missing[id]; ok || len(r.missing) < maxMissing {
+		r.missing[id] = m
+	}
 }
 
 // noAnswer gives an error that asks for another try its time.

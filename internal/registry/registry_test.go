@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -245,5 +246,53 @@ func TestABatchComesOnlyWithItsSchemas(t *testing.T) {
 	}
 	if s.asked.Load() != 3 {
 		t.Errorf("asked %d times", s.asked.Load())
+	}
+}
+
+// Values that begin with a byte 0 and are not in the wire format name any number of ids. The
+// registry is asked for a few, the schemas that are known stay, and every record has an error of
+// its own that is not temporary.
+func TestValuesInAnotherFormatAskForFewIDs(t *testing.T) {
+	s := &shelf{answers: map[string]any{"/schemas/ids/1": map[string]any{"schema": `"string"`}}}
+	r := open(t, s, Config{})
+	src := &given{}
+	add := func(id uint32) {
+		at := int32(len(src.batch.Arena))
+		src.batch.Arena = binary.BigEndian.AppendUint32(append(src.batch.Arena, 0), id)
+		src.batch.Recs = append(src.batch.Recs, sources.Record{Value: [2]int32{at, at + 5}})
+	}
+	add(1)
+	const junk = maxMissing + 5000
+	for i := range uint32(junk) {
+		add(1_000_000 + i)
+	}
+	for round := range int64(3) {
+		c, err := Reading(src, r).Open(t.Context(), sources.Range{}, sources.Position{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Next(t.Context(), &sources.Batch{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Schema(1); err != nil {
+			t.Error(err)
+		}
+		for i := range uint32(junk) {
+			_, err := r.Schema(1_000_000 + i)
+			if _, ok := errors.AsType[*sources.Temporary](err); err == nil || ok {
+				t.Fatalf("id %d: %v", i, err)
+			}
+		}
+		_, first := r.Schema(1_000_000)
+		_, last := r.Schema(1_000_000 + junk - 1)
+		if !strings.Contains(first.Error(), "is not in the registry") || !strings.Contains(last.Error(), "name 64 other ids") {
+			t.Error(first, last)
+		}
+		if n := s.asked.Load(); n != 1+maxUnknown*(round+1) { // each batch asks for a few more
+			t.Errorf("asked %d times", n)
+		}
+	}
+	if len(r.missing) != maxMissing || len(r.known) != 1 {
+		t.Errorf("%d missing, %d known", len(r.missing), len(r.known))
 	}
 }
