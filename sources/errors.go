@@ -1,7 +1,9 @@
 package sources
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -73,6 +75,8 @@ type TooLarge struct {
 	In        string // where in it ("row group 3, column /tags/*"), or ""
 	Size      int64  // bytes seen, at least Limit+1
 	Limit     int64
+	Next      int64  // where the next record begins; 0: nobody knows
+	Value     []byte // what the record begins with, or nil
 }
 
 func (e *TooLarge) Error() string {
@@ -89,8 +93,32 @@ type Malformed struct {
 	Position  Position
 	Name      string
 	What      string
+	Next      int64  // where the next record begins, if only this one is wrong; 0: nobody knows
+	Value     []byte // what the record begins with, or nil
+	Size      int64  // of the record, with Next
 }
 
 func (e *Malformed) Error() string {
 	return fmt.Sprintf("%s at offset %d: %s", e.Name, e.Position.Offset, e.What)
 }
+
+// Alone is a record that cannot be read although the records after it can.
+type Alone struct {
+	Start, Next int64 // where it begins, and the next one
+	Value       []byte
+	Size        int64
+}
+
+// StandsAlone reports whether an error is of one record, and the next one can be read.
+func StandsAlone(err error) (Alone, bool) {
+	if e, ok := errors.AsType[*TooLarge](err); ok && e.Next > e.Position.Offset {
+		return Alone{e.Position.Offset, e.Next, e.Value, e.Size}, true
+	}
+	if e, ok := errors.AsType[*Malformed](err); ok && e.Next > e.Position.Offset {
+		return Alone{e.Position.Offset, e.Next, e.Value, e.Size}, true
+	}
+	return Alone{}, false
+}
+
+// ValueOf is what an error keeps of a record.
+func ValueOf(record []byte) []byte { return bytes.Clone(record[:min(len(record), 64<<10)]) }

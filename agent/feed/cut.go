@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/sources"
 )
 
 // cutter decodes leases, in order, into frames of whole batches. One goroutine of a
@@ -216,6 +217,10 @@ func (c *cutter) read(ctx context.Context) {
 		c.pieceEnd(l, c.chunk.piece)
 		c.chunk = chunk{}
 	default:
+		if alone, ok := sources.StandsAlone(c.chunk.err); ok && c.st.ds.Spec.Skips() {
+			c.leaveOutAlone(l, alone, c.chunk.err.Error())
+			return
+		}
 		c.fail(l, l.read, c.chunk.piece, c.chunk.err)
 	}
 }

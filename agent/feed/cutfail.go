@@ -7,6 +7,7 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/sources"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
@@ -44,19 +45,37 @@ const (
 // leaveOut reports the next record as bad to the master, which excludes it and grants the
 // rest of the lease anew.
 func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
-	st, srv := c.st, c.st.t.srv
-	p, rec, arena := l.grant.Pieces[c.chunk.piece], &c.chunk.batch.Recs[c.at], c.chunk.batch.Arena
-	srv.cfg.Logger.Warn("a record is bad and left out", "dataset", st.ds.Name, "segment", p.Name, "offset", rec.Offset, "column", column, "error", reason)
+	rec, arena := &c.chunk.batch.Recs[c.at], c.chunk.batch.Arena
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
-	bad := &pb.BadRecord{Segment: p.Segment, Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
+	bad := &pb.BadRecord{Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
 		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}
 	if len(arena) == 0 && len(c.chunk.batch.Columns) > 0 {
 		bad.Size = -1 // a row of columns has no bytes of its own
 	}
-	at := p.OrderStart + rec.Offset - p.Start
-	spec := st.ds.Spec
-	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Kind: kind, Message: reason, Bad: []*pb.BadRecord{bad},
-		Loose: spec.Order != "strict"})
+	c.exclude(l, bad)
+}
+
+// leaveOutAlone is leaveOut for a record that the source could not read.
+func (c *cutter) leaveOutAlone(l *lease, bad sources.Alone, reason string) {
+	c.st.mu.Lock()
+	end := l.end
+	c.st.mu.Unlock()
+	if rng, _, any := l.span(c.chunk.piece, l.read, end); !any || bad.Start >= rng.End { // the tail was stolen
+		c.skipChunk(l)
+		return
+	}
+	c.st.t.srv.cfg.Metrics.decodeErrors("", 1)
+	c.st.t.decodeErrors(1, "")
+	c.exclude(l, &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
+		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size})
+}
+
+func (c *cutter) exclude(l *lease, bad *pb.BadRecord) {
+	p, st := l.grant.Pieces[c.chunk.piece], c.st
+	bad.Segment = p.Segment
+	st.t.srv.cfg.Logger.Warn("a record is bad and left out", "dataset", st.ds.Name, "segment", p.Name, "offset", bad.Start, "column", bad.Column, "error", bad.Reason)
+	c.giveUp(l, &hold.Failed{Lease: l.id, At: p.OrderStart + bad.Start - p.Start, Kind: bad.Kind, Message: bad.Reason, Bad: []*pb.BadRecord{bad},
+		Loose: st.ds.Spec.Order != "strict"})
 }
 
 // fail gives the lease back from at on, and ends the stream if the failure is permanent.

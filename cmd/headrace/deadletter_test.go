@@ -91,6 +91,48 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 	}
 }
 
+// A record over max_record is left out too, where it is known where the next one begins.
+func TestARecordOverTheLimitIsLeftOut(t *testing.T) {
+	w := newWorld(t)
+	var b strings.Builder
+	sum, good, bad := 0, 0, map[int64]int{}
+	for i := range 300 {
+		line := fmt.Sprintf("%d\t%d\tuser-%d", i%2, i, i%7)
+		if i%40 == 7 {
+			line += strings.Repeat("x", 5000+i)
+			bad[int64(b.Len())] = len(line)
+		} else {
+			sum, good = sum+i, good+1
+		}
+		b.WriteString(line + "\n")
+	}
+	w.write("data/a.tsv", b.String())
+	at := w.path("letters")
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {", "files: {max_record: 4KiB, ", 1)+skipSpec+"dead_letter: {files: "+at+"}\n")
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	rows, got := read(t, r.out)
+	if r.code != exitOK || int(rows) != good || int(got) != sum {
+		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+	}
+	text, err := os.ReadFile(at + "/clicks.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		l, err := deadletter.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bad[l.Offset] == 0 || int(l.Size) != bad[l.Offset] || len(l.Value) != bad[l.Offset] || !strings.Contains(l.Reason, "longer than max_record") {
+			t.Errorf("offset %d, %d bytes: %s", l.Offset, l.Size, l.Reason)
+		}
+		delete(bad, l.Offset)
+	}
+	if len(bad) > 0 {
+		t.Errorf("no letter of %v", bad)
+	}
+}
+
 // The dataset stops at max_bad, and says which column, how many and where; with a higher
 // limit it goes on, and nothing is lost or repeated.
 func TestTooManyBadRecordsStopTheDataset(t *testing.T) {

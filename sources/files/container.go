@@ -254,7 +254,7 @@ func (c *containerCursor) fill(b *sources.Batch) error {
 		if size := int64(end - c.at); size > int64(c.src.spec.MaxRecord) {
 			b.Arena = append(b.Arena, c.plain[from:c.at]...)
 			return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: c.row},
-				Name: c.loc.Path, Size: size, Limit: int64(c.src.spec.MaxRecord)}
+				Name: c.loc.Path, Size: size, Limit: int64(c.src.spec.MaxRecord), Next: c.row + 1, Value: sources.ValueOf(c.plain[c.at:end])}
 		}
 		b.Recs = append(b.Recs, sources.Record{Offset: c.row, Next: c.row + 1, Value: [2]int32{int32(c.at - from), int32(end - from)}})
 		c.at, c.row, c.left = end, c.row+1, c.left-1

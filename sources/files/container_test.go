@@ -265,7 +265,7 @@ func TestARowOverTheLimitIsToldWithItsPosition(t *testing.T) {
 		t.Fatalf("%+v, %v", batch, err)
 	}
 	var large *sources.TooLarge
-	if err := cur.Next(t.Context(), &batch); !errors.As(err, &large) || large.Position.Offset != 2 || large.Name != "a.avro" {
+	if err := cur.Next(t.Context(), &batch); !errors.As(err, &large) || large.Position.Offset != 2 || large.Name != "a.avro" || large.Next != 3 || len(large.Value) != 5002 {
 		t.Errorf("%v", err)
 	}
 }

@@ -272,12 +272,16 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 			if len(b.Recs) > 0 {
 				return used, nil
 			}
-			return used, c.large(begins, int64(value-first))
+			large := c.large(begins, int64(value-first))
+			large.Next, large.Value = min(c.at+int64(next), c.r.End), sources.ValueOf(buf[first:value])
+			return used, large
 		case c.framer.framing.Kind == TFRecord && tfrecordData(buf, first, value) != "":
 			if len(b.Recs) > 0 {
 				return used, nil
 			}
-			return used, c.malformed(begins, tfrecordData(buf, first, value))
+			wrong := c.malformed(begins, tfrecordData(buf, first, value))
+			wrong.Next, wrong.Value, wrong.Size = min(c.at+int64(next), c.r.End), sources.ValueOf(buf[first:value]), int64(value-first)
+			return used, wrong
 		case value == used && !c.framer.framing.EmptyLines:
 			if n := len(b.Recs); n > 0 {
 				b.Recs[n-1].Next = c.at + int64(next)
@@ -334,11 +338,11 @@ func (c *cursor) tooLong(n int64) error {
 	return nil
 }
 
-func (c *cursor) malformed(at int64, what string) error {
+func (c *cursor) malformed(at int64, what string) *sources.Malformed {
 	return &sources.Malformed{Partition: c.r.Partition, Position: c.position(at), Name: c.loc.Path, What: what}
 }
 
-func (c *cursor) large(at, size int64) error {
+func (c *cursor) large(at, size int64) *sources.TooLarge {
 	return &sources.TooLarge{Partition: c.r.Partition, Position: c.position(at), Name: c.loc.Path, Size: size, Limit: int64(c.src.spec.MaxRecord)}
 }
 

@@ -311,5 +311,5 @@ func (c *tableCursor) tooLarge(e *parquet.RowTooLarge) error {
 	}
 	row := c.table.Groups[c.group].Start + e.Row
 	return &sources.TooLarge{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: row},
-		Name: c.loc.Path, In: fmt.Sprintf("row group %d, column %s", c.group, e.Column), Size: e.Size, Limit: int64(c.src.spec.MaxRecord)}
+		Name: c.loc.Path, In: fmt.Sprintf("row group %d, column %s", c.group, e.Column), Size: e.Size, Limit: int64(c.src.spec.MaxRecord), Next: row + 1}
 }

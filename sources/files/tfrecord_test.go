@@ -85,8 +85,21 @@ func TestADamagedTFRecordIsToldWithFileAndOffset(t *testing.T) {
 			if !ok || bad.Position.Offset != c.at || bad.Name != "f" || !strings.Contains(bad.What, c.says) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			if strings.HasPrefix(c.says, "CRC of the record's data") && len(got) != 2 {
-				t.Errorf("%s: %d records before it", c.name, len(got))
+			if strings.HasPrefix(c.says, "CRC of the record's data") {
+				if len(got) != 2 {
+					t.Errorf("%s: %d records before it", c.name, len(got))
+				}
+				alone, ok := sources.StandsAlone(err)
+				if !ok || alone.Start != 2*size || alone.Next != 3*size || alone.Size != 8 || len(alone.Value) != 8 {
+					t.Errorf("%s: %+v, %v", c.name, alone, ok)
+				}
+				last := segs[len(segs)-1] // and those after it are read
+				some, err := readRange(t, s, last, max(alone.Next, last.Start), last.End)
+				if err != nil || len(some) == 0 || some[len(some)-1].Next != int64(len(content)) {
+					t.Errorf("%s: then %v, %v", c.name, some, err)
+				}
+			} else if _, ok := sources.StandsAlone(err); ok {
+				t.Errorf("%s: the next record is known", c.name)
 			}
 		}
 	}
