@@ -42,21 +42,22 @@ func profileName() string {
 }
 
 // role asks a web identity, a container's role or the instance's, whichever the
-// environment names.
+// environment names. AWS_ENDPOINT_URL_STS and AWS_EC2_METADATA_SERVICE_ENDPOINT say where the
+// first and the last are, if they are not at their usual places.
 func (c *Config) role() *link {
-	name := "the instance's role (IMDS)"
+	name, endpoint := "the instance's role (IMDS)", os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT")
 	switch {
 	case os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
-		name = "the web identity (AWS_WEB_IDENTITY_TOKEN_FILE)"
+		name, endpoint = "the web identity (AWS_WEB_IDENTITY_TOKEN_FILE)", os.Getenv("AWS_ENDPOINT_URL_STS")
 	case firstSet("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
-		name = "the container's role"
+		name, endpoint = "the container's role", ""
 	case strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
 		return nil
 	}
 	// Where there is no such service, nothing answers: do not wait for long.
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, DisableKeepAlives: true}}
-	return &link{name, &credentials.IAM{Client: client, Region: c.region()}}
+	return &link{name, &credentials.IAM{Client: client, Region: c.region(), Endpoint: strings.TrimSuffix(endpoint, "/")}}
 }
 
 // chain takes the first that has credentials. Unlike that of the library it never falls

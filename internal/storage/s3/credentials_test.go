@@ -1,0 +1,97 @@
+package s3
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// bare is an environment without credentials, for as long as the test runs.
+func bare(t *testing.T) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, "")
+			_ = os.Unsetenv(name)
+		}
+	}
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+}
+
+func found(t *testing.T, c Config) (credentials.Value, error) {
+	t.Helper()
+	creds, err := c.credentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return creds.GetWithContext(&credentials.CredContext{Client: http.DefaultClient})
+}
+
+func TestAWebIdentityIsEnough(t *testing.T) {
+	bare(t)
+	token := filepath.Join(t.TempDir(), "token")
+	refuse := false
+	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		text, _ := os.ReadFile(token)
+		if f := r.Form; refuse || f.Get("Action") != "AssumeRoleWithWebIdentity" || f.Get("WebIdentityToken") != string(text) || f.Get("RoleArn") != "arn:aws:iam::1:role/trainer" {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `<ErrorResponse><Error><Code>AccessDenied</Code><Message>the token is not known</Message></Error></ErrorResponse>`)
+			return
+		}
+		fmt.Fprintf(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials>`+
+			`<AccessKeyId>web-key</AccessKeyId><SecretAccessKey>web-secret</SecretAccessKey><SessionToken>web-session</SessionToken><Expiration>%s</Expiration>`+
+			`</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	}))
+	defer sts.Close()
+	if err := os.WriteFile(token, []byte("signed by the cluster"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
+	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/trainer")
+	t.Setenv("AWS_ENDPOINT_URL_STS", sts.URL+"/")
+	if v, err := found(t, Config{}); err != nil || v.AccessKeyID != "web-key" || v.SecretAccessKey != "web-secret" || v.SessionToken != "web-session" {
+		t.Error(v, err)
+	}
+	refuse = true
+	if _, err := found(t, Config{}); err == nil || !strings.Contains(err.Error(), "the web identity (AWS_WEB_IDENTITY_TOKEN_FILE): ") || !strings.Contains(err.Error(), "no credentials for S3 were found") {
+		t.Error(err)
+	}
+}
+
+func TestAnInstancesRoleIsEnough(t *testing.T) {
+	bare(t)
+	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const role = "/latest/meta-data/iam/security-credentials/"
+		switch {
+		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" && r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
+			fmt.Fprint(w, "a token")
+		case r.Header.Get("X-aws-ec2-metadata-token") != "a token": // version 1 is switched off
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == role:
+			fmt.Fprint(w, "trainer")
+		case r.URL.Path == role+"trainer":
+			_ = json.NewEncoder(w).Encode(map[string]string{"Code": "Success", "AccessKeyId": "role-key", "SecretAccessKey": "role-secret", "Token": "role-session",
+				"Expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer imds.Close()
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.URL)
+	if v, err := found(t, Config{}); err != nil || v.AccessKeyID != "role-key" || v.SecretAccessKey != "role-secret" || v.SessionToken != "role-session" {
+		t.Error(v, err)
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	if _, err := found(t, Config{}); err == nil || strings.Contains(err.Error(), "IMDS") {
+		t.Error(err)
+	}
+}
