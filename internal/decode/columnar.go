@@ -383,6 +383,11 @@ func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 	} else {
 		valid = f.valid(n)
 	}
+	values := n
+	if valid != nil {
+		values = sources.CountValid(valid)
+	}
+	col.Values = roomFor(col.Values, f.textBytes(k, values, d.columnar.room)+(n-values)*len(c.defaultBytes), most)
 	for i := range n {
 		v, present, errors := c.defaultBytes, byte(0), c.errors
 		if valid != nil && valid[i] == 0 {
@@ -405,19 +410,38 @@ func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 			c.errors = errors
 			return i, nil
 		}
-		col.Values = appendUpTo(col.Values, v, most)
+		col.Values = append(col.Values, v...)
 		col.RowOffsets[row+i+1] = int64(len(col.Values))
 		c.putMask(col.Mask, row+i, present)
 	}
 	return n, nil
 }
 
-// appendUpTo appends v to b, whose memory grows to no more than most bytes.
-func appendUpTo(b, v []byte, most int) []byte {
-	if n := len(b) + len(v); n > cap(b) {
-		b = slices.Grow(b, min(max(2*n, 4096), most)-len(b))
+// roomFor makes room for `need` bytes more, in one step. There is never memory for more than
+// most bytes: append would take a quarter more, and keep what it has while it copies.
+func roomFor(b []byte, need, most int) []byte {
+	need = min(need, most-len(b))
+	if need <= cap(b)-len(b) {
+		return b
 	}
-	return append(b, v...)
+	return append(make([]byte, 0, min(max(len(b)+need, 2*cap(b)), most)), b...)
+}
+
+// textBytes is how many bytes the n values from k on have, or more than most.
+func (f *feed) textBytes(k, n, most int) (total int) {
+	if n == 0 {
+		return 0
+	}
+	d := f.col.Dict
+	if d == nil {
+		return int(f.col.Offsets[k+n] - f.col.Offsets[k])
+	}
+	for _, e := range f.col.Entries[k : k+n] {
+		if total += int(d.Offsets[e+1] - d.Offsets[e]); total > most {
+			break
+		}
+	}
+	return total
 }
 
 // bytes is value k of a column of bytes.
@@ -434,6 +458,7 @@ func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault
 	col, src := &b.Columns[c.index], c.sources[0]
 	f := &d.columnar.feeds[src]
 	var put listPutter
+	need := 0 // bytes, without defaults
 	if !f.col.Absent {
 		slots := f.slotEnd(base, n) - f.slot
 		values := slots
@@ -441,10 +466,14 @@ func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault
 			values = sources.CountValid(v)
 		}
 		put = newListPutter(d, c, f, values)
+		if need = values * c.size; c.text() {
+			need = f.textBytes(f.value, values, d.columnar.room)
+		}
 	}
 	slot, value := f.slot, 0
 	elements := len(col.Elements)
 	most := len(col.Values) + d.columnar.room
+	col.Values = roomFor(col.Values, need, most)
 	for i := range n {
 		had, kept, errors := c.count(col), 0, c.errors
 		end := slot
