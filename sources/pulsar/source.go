@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"golang.org/x/sync/errgroup"
@@ -251,11 +252,13 @@ func (s *Source) find(ctx context.Context, id sources.PartitionID) (partition, e
 // layout has the present ledgers of a partition. The open one has its true number of entries.
 type layout struct {
 	internalStats
+	asked   time.Time // before the request: whatever came later is younger
 	last    messageAt // the last confirmed entry
 	emptied []int64   // listed open segments whose ledgers are gone and had no entry
 }
 
 func (s *Source) layoutOf(ctx context.Context, p partition) (l layout, err error) {
+	l.asked = time.Now()
 	err = s.admin.get(ctx, adminPath(p.topic)+"/internalStats", &l.internalStats)
 	if isNotFound(err) {
 		return l, deleted(p.String(), s.wholeOfLocked(p))

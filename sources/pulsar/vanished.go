@@ -12,18 +12,32 @@ import (
 // empty. Any other open ledger that is gone was deleted with its entries: records may be
 // lost, and the user must be told.
 
-// sight says when a listed open ledger was last seen.
+// sight says when the ledger of a listed open segment was last seen, and the most entries that
+// were seen in it.
 type sight struct {
-	ledger int64
-	at     time.Time
+	ledger, entries int64
+	at              time.Time
 }
 
-// saw notes that the open ledger of the last listed segment exists now. s.mu is held.
+// saw notes what a layout has of the ledger of the last listed segment, if that is open. s.mu
+// is held.
 func (s *Source) saw(p partition, l *layout) {
 	all := s.listed[p.id()]
-	if n := len(all); n > 0 && !all[n-1].Sealed && ledgerOf(all[n-1].ID) == l.open().Ledger {
-		s.sights[p] = sight{l.open().Ledger, time.Now()}
+	if len(all) == 0 || all[len(all)-1].Sealed {
+		return
 	}
+	g, there := l.find(ledgerOf(all[len(all)-1].ID))
+	if !there {
+		return
+	}
+	now := sight{g.Ledger, g.Entries, l.asked}
+	if was := s.sights[p]; was.ledger == now.ledger { // an older answer may come later
+		now.entries = max(now.entries, was.entries)
+		if was.at.After(now.at) {
+			now.at = was.at
+		}
+	}
+	s.sights[p] = now
 }
 
 // vanished returns the last listed segment if it is open, and whether its ledger is gone.
@@ -36,7 +50,8 @@ func vanished(l *layout, listed []sources.Segment) (sources.Segment, bool) {
 	return last, !there
 }
 
-// wasEmpty says whether a ledger that is gone surely had no entry. Pulsar deletes no entry
+// wasEmpty says whether a ledger that is gone surely had no entry. It had one if one was seen
+// in it, also after it was listed. Otherwise it goes by the subscription: Pulsar deletes no entry
 // that our subscription NAME-retain has not passed. So the ledger was empty if the
 // subscription has not passed its first entry, or if no policy can have moved the
 // subscription past entries.
@@ -45,6 +60,13 @@ func (s *Source) wasEmpty(ctx context.Context, p partition, l *layout, g sources
 		return false, nil
 	}
 	ledger := ledgerOf(g.ID)
+	s.mu.Lock()
+	before := s.sights[p]
+	s.mu.Unlock()
+	seen := before.ledger == ledger
+	if seen && before.entries > 0 {
+		return false, nil
+	}
 	next, retained, err := l.cursor(s.o.Retain)
 	if err != nil {
 		return false, err
@@ -68,8 +90,5 @@ func (s *Source) wasEmpty(ctx context.Context, p partition, l *layout, g sources
 		return true, nil
 	}
 	// An entry that came after the ledger was last seen would be too young for the policy.
-	s.mu.Lock()
-	before := s.sights[p]
-	s.mu.Unlock()
-	return before.ledger == ledger && time.Since(before.at) < q.deletes(), nil
+	return seen && time.Since(before.at) < q.deletes(), nil
 }

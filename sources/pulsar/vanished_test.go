@@ -22,12 +22,14 @@ func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 		before  int // records in front of the empty ledger
 		ttl     bool
 		written int    // into the ledger, after it was listed
+		seen    bool   // it was looked at since then; else the master was started again, an hour later
 		want    string // "": it is reported as lost
 	}{
-		{"a topic without a record", 0, false, 0, "empty"},
-		{"a topic with records", 30, false, 0, "empty"},
-		{"a topic without a record, with a TTL", 0, true, 0, "empty"},
-		{"a ledger that a TTL has passed and that was deleted", 0, true, 30, ""},
+		{"a topic without a record", 0, false, 0, false, "empty"},
+		{"a topic with records", 30, false, 0, false, "empty"},
+		{"a topic without a record, with a TTL", 0, true, 0, false, "empty"},
+		{"a ledger that a TTL has passed and that was deleted", 0, true, 30, false, ""},
+		{"such a ledger, in which records were seen a moment ago", 0, true, 30, true, ""},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			topic := newTopic(t, b, 0)
@@ -59,9 +61,15 @@ func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 			}
 			if one.written > 0 {
 				writeTo(t, b, topic, 0, 0, one.written)
+				if one.seen {
+					if b, err := s.Bounds(t.Context(), ids); err != nil || b[0].Err != nil || b[0].Head.Offset == 0 {
+						t.Fatal(b, err)
+					}
+				} else {
+					s.sights = map[partition]sight{}
+				}
 				unload()
 				expire(t, b, topic, ledgerOf(open.ID))
-				s.sights = map[partition]sight{} // as after a restart of the master, an hour later
 			} else {
 				unload()
 			}
