@@ -28,7 +28,6 @@ const (
 	quietMost  = 5 * time.Second        // the wait doubles up to here; of a live cursor it stays there while nothing is odd
 	askEvery   = 50 * time.Millisecond  // the live cursors of a source that wait ask no more often, all together
 	realTries  = 3                      // so often a message may exist and not come, before the Reader is opened again
-	opensMost  = 3                      // so often a Reader is opened for one entry
 )
 
 var _ sources.Tailing = (*cursor)(nil)
@@ -48,7 +47,6 @@ type cursor struct {
 	opening bool          // no message has come, and nobody asked whether one is there
 	checked bool          // the topic was the planned one when the Reader was opened
 	real    int           // times that the entry at c.at existed and did not come
-	opens   int           // times that a Reader was opened for it
 	moved   time.Time     // when a broker gave the topic up
 	failed  error         // the permanent error; every Next returns it again
 	closed  bool
@@ -357,9 +355,13 @@ func (c *cursor) tooLarge(offset, size int64) error {
 }
 
 func (c *cursor) moveTo(offset int64) {
-	if offset > c.at {
-		c.at, c.real, c.opens = offset, 0, 0
+	if offset <= c.at {
+		return
 	}
+	if entryOf(offset) > entryOf(c.at) {
+		c.s.tries.passed(c.spot())
+	}
+	c.at, c.real = offset, 0
 }
 
 func (c *cursor) seen(head int64) {
@@ -415,15 +417,29 @@ func (c *cursor) malformed(what string) error {
 		Name: fmt.Sprintf("%s ledger %d entry %d", c.p, c.ledger, entryOf(c.at)), What: what}
 }
 
-// missing handles a message that the Reader left out. Another Reader may deliver it; after
-// opensMost Readers the position counts as malformed.
+// spot is the entry at c.at.
+func (c *cursor) spot() spot { return spot{c.p, c.ledger, entryOf(c.at)} }
+
+// missing handles an entry that the Reader left out, or that cannot be decoded. Another
+// Reader may deliver it; after opensMost times it counts as malformed.
 func (c *cursor) missing(why error) error {
+	times, _ := c.s.tries.failed(c.spot())
+	return c.again(why, times, times >= opensMost)
+}
+
+// silent is missing for an entry after which nothing came.
+func (c *cursor) silent(why error) error {
+	times, lasts := c.s.tries.failed(c.spot())
+	return c.again(why, times, times >= opensMost && lasts >= c.s.tries.silence)
+}
+
+func (c *cursor) again(why error, times int, enough bool) error {
 	c.drop()
-	if c.opens++; c.opens < opensMost {
+	if !enough {
 		return temporary(fmt.Errorf("%s: %w; reading it again", c.p, why))
 	}
 	return c.malformed(fmt.Sprintf("%v, in %d tries: its checksum may be wrong. Look at it with: pulsar-admin topics get-message-by-id persistent://%s -l %d -e %d",
-		why, opensMost, c.p.topic, c.ledger, entryOf(c.at)))
+		why, times, c.p.topic, c.ledger, entryOf(c.at)))
 }
 
 var (

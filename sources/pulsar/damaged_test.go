@@ -97,18 +97,7 @@ func TestAnEntryThatComesDamagedIsReadAgainAndThenNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := sourcetestSegments(t, s, ids[0])[0]
-		c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		var batch sources.Batch
-		for err == nil || isTemporary(err) {
-			err = c.Next(t.Context(), &batch)
-			for _, r := range batch.Recs {
-				got = append(got, string(batch.Arena[r.Value[0]:r.Value[1]]))
-			}
-		}
+		got, err := readAsAgent(t.Context(), s, s.All()[ids[0]], ledgerOf(g.ID), g.Start, g.End, 10)
 		want := values
 		if damages == opensMost {
 			want = values[:1]
@@ -122,7 +111,7 @@ func TestAnEntryThatComesDamagedIsReadAgainAndThenNamed(t *testing.T) {
 		if strings.Join(got, "|") != strings.Join(want, "|") || left.Load() > 0 {
 			t.Errorf("%d damages, %d of them unused: %q, want %q", damages, max(0, left.Load()), got, want)
 		}
-		if err := errors.Join(c.Close(), s.Close()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}

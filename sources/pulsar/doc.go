@@ -29,6 +29,7 @@
 //	ahead.go    how much a Reader fetches ahead of us
 //	cursor.go   a range to batches of records
 //	gaps.go     why an entry did not come
+//	tries.go    how often an entry could not be read
 //	commit.go   two subscriptions: our progress, and messages that Pulsar must keep
 //	keeps.go    when Pulsar will delete messages that are still needed
 //	chunks.go   messages in chunks

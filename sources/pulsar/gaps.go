@@ -162,7 +162,7 @@ func (c *cursor) look(ctx context.Context) error {
 	default:
 		if c.real++; c.real >= realTries {
 			c.real = 0
-			return c.missing(fmt.Errorf("entry %d:%d is there and does not come", c.ledger, entryOf(c.at)))
+			return c.silent(fmt.Errorf("entry %d:%d is there and does not come", c.ledger, entryOf(c.at)))
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (c *cursor) unknown(ctx context.Context) error {
 	if err := c.written(ctx); err != nil {
 		return err
 	}
-	return temporary(fmt.Errorf("%s: the broker does not know entry %d:%d, and has later ones", c.p, c.ledger, entryOf(c.at)))
+	return c.silent(fmt.Errorf("the broker does not know entry %d:%d, and its ledger has later ones", c.ledger, entryOf(c.at)))
 }
 
 // written returns nil if the entry at c.at exists. It returns errLater if the entry is not

@@ -33,6 +33,7 @@ type Source struct {
 	ending  sync.WaitGroup // Readers that are being opened or closed
 	asks    chan struct{}  // taken by a cursor while it asks the admin API why nothing comes
 	cursors atomic.Int64   // that are open
+	tries   tries          // entries that could not be read
 
 	mu     sync.Mutex                   // guards what follows
 	client client.Client                // made when it is needed for the first time
@@ -68,6 +69,7 @@ func Open(o Options) (*Source, error) {
 		asks = asideAtOnce
 	}
 	s := &Source{o: o, admin: a, clock: wallclock.System(), asks: make(chan struct{}, asks),
+		tries:  tries{silence: silentFor},
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
