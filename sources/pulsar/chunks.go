@@ -31,8 +31,10 @@ type part struct {
 	stored []byte
 }
 
-// add takes a chunk that is not the last. Of a message that is too large nothing is kept:
-// its last chunk says so too.
+// add takes a chunk. A producer whose connection ends sends chunks again that are stored
+// already: those are passed over. The first chunk begins the message anew, because it may be
+// another message of a producer that was started again. Of a message that is too large
+// nothing is kept: its last chunk says so too.
 func (a *parts) add(e *pulsarwire.Entry) {
 	c := e.Chunk
 	p := a.take(c.UUID)
@@ -41,7 +43,12 @@ func (a *parts) add(e *pulsarwire.Entry) {
 		return
 	case c.ID == 0:
 		p = &part{uuid: c.UUID}
-	case p == nil || p.next != c.ID || int64(len(p.stored)+len(e.Stored())) > a.most:
+	case p == nil:
+		return
+	case c.ID < p.next: // it was sent again
+		a.all = append(a.all, p)
+		return
+	case c.ID > p.next || int64(len(p.stored)+len(e.Stored())) > a.most:
 		return
 	}
 	p.stored, p.next = append(p.stored, e.Stored()...), c.ID+1
@@ -83,9 +90,12 @@ func (c *cursor) chunk(ctx context.Context, e *pulsarwire.Entry, b *sources.Batc
 	default:
 		stored, ok := c.rd.parts.whole(e)
 		if !ok {
-			var err error
-			if stored, err = c.assemble(ctx, e); err != nil {
+			again, err := false, error(nil)
+			if stored, again, err = c.assemble(ctx, e); err != nil {
 				return err
+			}
+			if again {
+				break
 			}
 		}
 		if err := e.Assembled(stored, c.inflatedMost()); err != nil {
@@ -104,24 +114,25 @@ func (c *cursor) chunk(ctx context.Context, e *pulsarwire.Entry, b *sources.Batc
 	return nil
 }
 
-// assemble reads the chunks before last again, from the first one on.
-func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) ([]byte, error) {
+// assemble reads the chunks before last again, from the first one on. again says that
+// the message was complete before: then last was sent again, and holds no record.
+func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored []byte, again bool, err error) {
 	ledger, first, err := c.firstChunk(ctx, last.Chunk.UUID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rd, err := c.s.open(ctx, c.p, ledger, at(first, 0))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rd.close()
 	slow := fmt.Errorf("the message in chunks from %d:%d to %d:%d does not come", ledger, first, c.ledger, last.Entry)
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*operationWithin, slow)
 	defer cancel()
-	for {
+	for complete := false; ; {
 		e, err := rd.next()
 		if err != nil {
-			return nil, temporary(fmt.Errorf("%s: %w", c.p, err))
+			return nil, false, temporary(fmt.Errorf("%s: %w", c.p, err))
 		}
 		if e == nil {
 			rd.wire.Permit(entriesFirst, 0)
@@ -129,25 +140,31 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) ([]byte, 
 			case <-rd.wire.Ready():
 			case <-ctx.Done():
 				if errors.Is(context.Cause(ctx), slow) {
-					return nil, temporary(fmt.Errorf("%s: %w", c.p, slow))
+					return nil, false, temporary(fmt.Errorf("%s: %w", c.p, slow))
 				}
-				return nil, ctx.Err()
+				return nil, false, ctx.Err()
 			}
 			continue
 		}
 		if err := e.Open(c.inflatedMost()); err != nil {
-			return nil, c.unreadable(err)
+			return nil, false, c.unreadable(err)
 		}
-		switch {
-		case e.Ledger == c.ledger && e.Entry == last.Entry:
+		switch here := e.Ledger == c.ledger && e.Entry == last.Entry; {
+		case !here && (e.Ledger > c.ledger || e.Ledger == c.ledger && e.Entry > last.Entry):
+			return nil, false, c.missing(slow)
+		case e.Chunk.UUID != last.Chunk.UUID: // also what is no chunk
+		case here && complete:
+			return nil, true, nil
+		case here || e.Chunk.ID == e.Chunk.Of-1:
 			stored, ok := rd.parts.whole(e)
-			if !ok {
-				return nil, c.missing(fmt.Errorf("some chunks of the message from %d:%d to %d:%d did not come", ledger, first, c.ledger, last.Entry))
+			if here && !ok {
+				return nil, false, c.missing(fmt.Errorf("some chunks of the message from %d:%d to %d:%d did not come", ledger, first, c.ledger, last.Entry))
 			}
-			return stored, nil
-		case e.Ledger > c.ledger || e.Ledger == c.ledger && e.Entry > last.Entry:
-			return nil, c.missing(slow)
-		case e.Chunk.Of > 0:
+			if here {
+				return stored, false, nil
+			}
+			complete = complete || ok
+		default:
 			rd.parts.add(e)
 		}
 		rd.done()
