@@ -39,7 +39,7 @@ type Entry struct {
 	published int64
 	metadata  []byte // of an entry that is not a batch
 	codec     uint64
-	size      int64 // uncompressed; 0: not compressed
+	size      int64 // uncompressed, if there is a codec
 	payload   []byte
 	inflated  []byte // memory of payload, if it was compressed
 	read      int    // messages that Next has returned
@@ -197,7 +197,11 @@ func (e *Entry) inflate(most int64) error {
 	if max(e.size, int64(len(e.payload))) > most {
 		return &TooLarge{max(e.size, int64(len(e.payload))), most}
 	}
-	if e.codec == 0 || e.size == 0 {
+	switch {
+	case e.codec == 0:
+		return nil
+	case e.size == 0: // codecs make some bytes of none
+		e.payload = e.payload[:0]
 		return nil
 	}
 	e.inflated = memory(e.size)

@@ -135,6 +135,23 @@ func TestAnEntryOfOneMessage(t *testing.T) {
 	}
 }
 
+// Whatever a codec makes of no bytes, the value has none.
+func TestAnEmptyValueIsEmptyWhateverItsCompression(t *testing.T) {
+	for codec := range 5 {
+		small := []byte{}
+		switch codec {
+		case 1:
+			small = []byte{0} // an LZ4 block of no bytes
+		case 2, 3, 4:
+			small = compress(t, codec, nil)
+		}
+		e := Entry{frame: stored(metadata().number(8, uint64(codec)).number(9, 0), small)}
+		if got, err := texts(&e); err != nil || !slices.Equal(got, []string{"= null=false at 0/1700000000000"}) {
+			t.Errorf("codec %d: %q, %v", codec, got, err)
+		}
+	}
+}
+
 func TestAChunkSaysWhichItIsAndTheLastOneBecomesTheMessage(t *testing.T) {
 	whole := bytes.Repeat([]byte("chunk"), 100)
 	m := metadata().number(8, 3).number(9, uint64(len(whole))).text(26, "u").number(27, 2)
