@@ -41,6 +41,8 @@ type Client struct {
 	turn atomic.Uint32 // the next of hosts
 	ids  atomic.Uint64 // of Readers and requests
 
+	asking chan struct{} // taken while Auth is asked
+
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup // connections, and those that are being made
@@ -65,7 +67,7 @@ func NewClient(o Config) (*Client, error) {
 	if !ok || scheme != "pulsar" && scheme != "pulsar+ssl" {
 		return nil, fmt.Errorf("%q is no address of Pulsar: it must begin with pulsar:// or pulsar+ssl://", o.Service)
 	}
-	c := &Client{o: o, ssl: scheme == "pulsar+ssl", conns: map[address]*dialed{}}
+	c := &Client{o: o, ssl: scheme == "pulsar+ssl", conns: map[address]*dialed{}, asking: make(chan struct{}, 1)}
 	hosts, _, _ = strings.Cut(hosts, "/")
 	for host := range strings.SplitSeq(hosts, ",") {
 		c.hosts = append(c.hosts, c.withPort(strings.TrimSpace(host)))

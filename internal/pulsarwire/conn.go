@@ -58,11 +58,11 @@ func (h hearing) Read(b []byte) (int, error) {
 func (k *conn) login() error {
 	stop := context.AfterFunc(k.c.ctx, func() { _ = k.net.Close() })
 	defer stop()
-	_ = k.net.SetDeadline(time.Now().Add(k.c.o.AnswerWithin))
 	name, data, err := k.secret()
 	if err != nil {
 		return err
 	}
+	_ = k.net.SetDeadline(time.Now().Add(k.c.o.AnswerWithin))
 	if err := k.write(connectCommand(k.c.o.Version, name, data, k.to.broker)); err != nil {
 		return err
 	}
@@ -90,13 +90,44 @@ func (k *conn) login() error {
 	}
 }
 
+// secret gets what the login needs. An issuer may never answer, and Auth has no context: so it
+// is asked in the background, once at a time, and Close does not wait for it.
 func (k *conn) secret() (name string, data []byte, err error) {
 	if k.c.o.Auth == nil {
 		return "", nil, nil
 	}
-	data, err = k.c.o.Auth.GetData()
-	return k.c.o.Auth.Name(), data, err
+	ctx, cancel := context.WithTimeoutCause(k.c.ctx, k.c.o.AnswerWithin, errNoSecret)
+	defer cancel()
+	ended := func() error {
+		if k.c.ctx.Err() != nil {
+			return errClosed
+		}
+		return context.Cause(ctx)
+	}
+	select {
+	case k.c.asking <- struct{}{}:
+	case <-ctx.Done():
+		return "", nil, ended()
+	}
+	type answer struct {
+		data []byte
+		err  error
+	}
+	came := make(chan answer, 1)
+	go func() {
+		data, err := k.c.o.Auth.GetData()
+		<-k.c.asking
+		came <- answer{data, err}
+	}()
+	select {
+	case a := <-came:
+		return k.c.o.Auth.Name(), a.data, a.err
+	case <-ctx.Done():
+		return "", nil, ended()
+	}
 }
+
+var errNoSecret = errors.New("the token or password for it did not come in time: check the login")
 
 // renew logs in again on the connection.
 func (k *conn) renew() error {

@@ -152,7 +152,10 @@ func newTestClient(t testing.TB, o Config) *Client {
 	if !strings.Contains(o.Service, "://") {
 		o.Service = "pulsar://" + o.Service
 	}
-	o.ConnectWithin, o.AnswerWithin = 10*time.Second, 10*time.Second
+	o.ConnectWithin = 10 * time.Second
+	if o.AnswerWithin == 0 {
+		o.AnswerWithin = 10 * time.Second
+	}
 	if o.AliveEvery == 0 {
 		o.AliveEvery = 10 * time.Second
 	}
@@ -396,6 +399,61 @@ func TestALoginIsRenewedWhenTheBrokerAsks(t *testing.T) {
 		}
 	}
 	r.Close(t.Context())
+}
+
+// never is a login whose text never comes, until the test ends.
+type never struct{ asked, end chan struct{} }
+
+func (*never) Name() string                                 { return "token" }
+func (*never) GetTLSCertificate() (*tls.Certificate, error) { return nil, nil }
+func (n *never) GetData() ([]byte, error) {
+	n.asked <- struct{}{}
+	<-n.end
+	return nil, errors.New("the test has ended")
+}
+
+// A login whose text never comes, at first or when the broker asks for it again, ends in time,
+// and Close does not wait for it. It is asked for once, however many connections need it.
+func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
+	noLeaks(t)
+	b := newBroker(t)
+	auth := &never{make(chan struct{}, 100), make(chan struct{})}
+	defer close(auth.end)
+	c := newTestClient(t, Config{Service: b.address(), Auth: auth, AnswerWithin: 10 * time.Millisecond})
+	for range 3 {
+		if _, err := c.connect(t.Context(), address{host: b.address()}); !errors.Is(err, errNoSecret) {
+			t.Error(err)
+		}
+	}
+	if n := len(auth.asked); n != 1 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	c.Close()
+
+	auth = &never{make(chan struct{}, 100), auth.end}
+	c = newTestClient(t, Config{Service: b.address(), Auth: auth, AnswerWithin: time.Hour})
+	ended := make(chan error, 1)
+	go func() { _, err := c.connect(t.Context(), address{host: b.address()}); ended <- err }()
+	<-auth.asked
+	c.Close()
+	if err := <-ended; !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+
+	auth = &never{make(chan struct{}, 100), auth.end}
+	c = newTestClient(t, Config{Service: b.address(), AnswerWithin: time.Hour})
+	conn, err := c.connect(t.Context(), address{host: b.address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.o.Auth = auth // it is asked for only when the broker wants it again
+	b.mu.Lock()
+	peer := b.peers[len(b.peers)-1]
+	b.mu.Unlock()
+	peer.send(base(cmdAuthChallenge, nil))
+	<-auth.asked
+	c.Close()
+	<-conn.ended
 }
 
 func TestARefusedLoginAndACancelledCallEndAtOnce(t *testing.T) {

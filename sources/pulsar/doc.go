@@ -15,6 +15,7 @@
 //
 //	spec.go     what Pulsar can do, and its part of a spec
 //	secure.go   TLS and logins
+//	issuer.go   tokens of an OAuth2 issuer
 //	options.go  what to read
 //	source.go   Source: partitions and bounds
 //	segments.go ledgers as segments; from where to where a partition is read

@@ -71,6 +71,9 @@ func explain(ctx context.Context, where string, err error) error {
 	if e, ok := errors.AsType[*oauth2.TokenError](err); ok {
 		return fmt.Errorf("the issuer gives no token for %s: check pulsar.auth.oauth2, and the client's secret (%s: %s)", where, e.ErrorCode, e.ErrorDescription)
 	}
+	if e, ok := errors.AsType[*noToken](err); ok {
+		return &sources.Temporary{Err: fmt.Errorf("%w, so nobody logs in at %s: check that pulsar.auth.oauth2.issuer can be reached from here", e, where), Backoff: retryAfter, Away: true}
+	}
 	if e, ok := errors.AsType[*pulsarwire.Refused](err); ok {
 		switch e.Code {
 		case pulsarwire.AuthenticationError, pulsarwire.AuthorizationError:

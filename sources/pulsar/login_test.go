@@ -19,9 +19,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// issuer gives the broker's token to a client that knows the secret, as RFC 6749, section
+// anIssuer gives the broker's token to a client that knows the secret, as RFC 6749, section
 // 4.4 has it, over TLS with a certificate of its own.
-func issuer(t *testing.T, b *testbroker.Pulsar) (address, ca string) {
+func anIssuer(t *testing.T, b *testbroker.Pulsar) (address, ca string) {
 	t.Helper()
 	var server *httptest.Server
 	mux := http.NewServeMux()
@@ -78,10 +78,11 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 	topic := newTopic(t, b, 2)
 	folder := t.TempDir()
 	wrong, secret, guessed := filepath.Join(folder, "wrong"), filepath.Join(folder, "secret.json"), filepath.Join(folder, "guessed.json")
+	t.Setenv("HEADRACE_TEST_TOKEN", b.Token())
 	writeFile(t, wrong, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJub2JvZHkifQ.aaaa")
 	writeFile(t, secret, `{"type": "client_credentials", "client_id": "trainers", "client_secret": "secret"}`)
 	writeFile(t, guessed, `{"type": "client_credentials", "client_id": "trainers", "client_secret": "guess"}`)
-	from, issuersCA := issuer(t, b)
+	from, issuersCA := anIssuer(t, b)
 	cert, key := pair(t, b.ClientCert(), folder)
 	_, otherKey := pair(t, filepath.Join(b.Dir(), "broker.pem"), t.TempDir())
 	n := 0
@@ -119,9 +120,10 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 		return fmt.Sprintf(", auth: {oauth2: {issuer: %q, audience: 'urn:pulsar', scope: read, key_file: %s%s}}", from, key, more)
 	}
 	for what, security := range map[string]string{
-		"a token":       tls + ", auth: {token_file: " + b.TokenFile() + "}",
-		"OAuth2":        tls + oauth2(secret, ", ca: "+issuersCA),
-		"a certificate": fmt.Sprintf(", tls: {ca: %s, cert: %s, key: %s}", b.CA(), cert, key),
+		"a token":               tls + ", auth: {token_file: " + b.TokenFile() + "}",
+		"a token in a variable": tls + ", auth: {token_env: HEADRACE_TEST_TOKEN}",
+		"OAuth2":                tls + oauth2(secret, ", ca: "+issuersCA),
+		"a certificate":         fmt.Sprintf(", tls: {ca: %s, cert: %s, key: %s}", b.CA(), cert, key),
 	} {
 		if err := open(security); err != nil {
 			t.Errorf("with %s: %v", what, err)

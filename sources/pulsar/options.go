@@ -29,7 +29,8 @@ type Options struct {
 
 	TLS *tls.Config
 	// Auth makes a new provider of a login. nil: no login.
-	Auth func() (auth.Provider, error)
+	Auth  func() (auth.Provider, error)
+	login *issuer // of OAuth2
 
 	// Known has the segments that were listed before. A source that is opened only for
 	// reading needs none.

@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"crypto/tls"
-	"encoding/base64"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar/auth"
@@ -34,13 +33,10 @@ func (o *Options) secure(k *Spec, allowedRoots []string) error {
 		if err != nil {
 			return err
 		}
-		o.Auth = func() (auth.Provider, error) {
-			return auth.NewAuthenticationOAuth2WithParams(map[string]string{
-				auth.ConfigParamType: auth.ConfigParamTypeClientCredentials, auth.ConfigParamIssuerURL: a.OAuth2.Issuer,
-				auth.ConfigParamClientID: a.OAuth2.ClientID, auth.ConfigParamAudience: a.OAuth2.Audience, auth.ConfigParamScope: a.OAuth2.Scope,
-				auth.ConfigParamTrustCertsFilePath: a.OAuth2.CA,
-				auth.ConfigParamKeyFile:            "data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(key))})
+		if o.login, err = newIssuer(*a.OAuth2, key); err != nil {
+			return err
 		}
+		o.Auth = func() (auth.Provider, error) { return &issued{issuer: o.login}, nil }
 	default:
 		token := func() (string, error) {
 			text, err := secret.Read("pulsar.auth.token", a.token(), allowedRoots)

@@ -88,6 +88,9 @@ func Open(o Options) (*Source, error) {
 // Close ends connections and Readers. Cursors fail from now on.
 func (s *Source) Close() error {
 	s.MarkClosed()
+	if s.o.login != nil {
+		s.o.login.close()
+	}
 	s.mu.Lock()
 	c, w := s.client, s.wire
 	s.idle, s.client, s.wire = nil, nil, nil
