@@ -2,8 +2,8 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headrace/headrace/internal/pulsarwire"
 	"github.com/headrace/headrace/sources"
@@ -15,8 +15,8 @@ import (
 // first one.
 
 const (
-	lookBackMost = 10_000 // entries
-	partsMost    = 16     // messages that wait for their other chunks
+	partsMost  = 16 // messages that wait for their other chunks
+	partWithin = 2 * operationWithin
 )
 
 // parts are the chunks that a Reader has met, of messages whose last chunk has not come.
@@ -127,8 +127,8 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored [
 	}
 	defer rd.close()
 	slow := fmt.Errorf("the message in chunks from %d:%d to %d:%d does not come", ledger, first, c.ledger, last.Entry)
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*operationWithin, slow)
-	defer cancel()
+	patience := time.NewTimer(partWithin) // for the next entry
+	defer patience.Stop()
 	for complete := false; ; {
 		e, err := rd.next()
 		if err != nil {
@@ -138,14 +138,14 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored [
 			rd.wire.Permit(entriesFirst, 0)
 			select {
 			case <-rd.wire.Ready():
+			case <-patience.C:
+				return nil, false, temporary(fmt.Errorf("%s: %w", c.p, slow))
 			case <-ctx.Done():
-				if errors.Is(context.Cause(ctx), slow) {
-					return nil, false, temporary(fmt.Errorf("%s: %w", c.p, slow))
-				}
 				return nil, false, ctx.Err()
 			}
 			continue
 		}
+		patience.Reset(partWithin)
 		if err := e.Open(c.inflatedMost()); err != nil {
 			return nil, false, c.unreadable(err)
 		}
@@ -171,38 +171,55 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored [
 	}
 }
 
-// firstChunk looks back for the first chunk of a message.
+// firstChunk looks back for the first chunk of a message. It looks as far as the topic goes:
+// only a chunk whose ledger is gone is lost.
 func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int64, err error) {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {
 		return 0, 0, err
 	}
-	ledger, entry = c.ledger, entryOf(c.at)
-	for range lookBackMost {
-		if entry--; entry < 0 {
-			before := int64(-1)
-			for _, g := range l.Ledgers {
-				if g.Ledger < ledger && g.Entries > 0 {
-					before, entry = g.Ledger, g.Entries-1
-				}
+	for ledger, entry = c.ledger, entryOf(c.at); ; {
+		for entry--; entry < 0; {
+			before, there := l.before(ledger)
+			if !there {
+				return 0, 0, c.beganBefore(l.Ledgers[0].Ledger)
 			}
-			if ledger = before; ledger < 0 {
-				break
-			}
+			ledger, entry = before.Ledger, before.Entries-1
 		}
 		info, err := c.s.entry(ctx, c.p, ledger, entry)
-		if isNotFound(err) {
-			break
-		}
-		if err != nil {
+		switch {
+		case isNotFound(err):
+			if l, err = c.s.layoutOf(ctx, c.p); err != nil {
+				return 0, 0, err
+			}
+			if _, there := l.find(ledger); !there {
+				return 0, 0, c.beganBefore(l.Ledgers[0].Ledger)
+			}
+			return 0, 0, c.silent(fmt.Errorf("the first chunk of the message that ends at entry %d:%d is looked for, and the broker does not know entry %d:%d, whose ledger is there",
+				c.ledger, entryOf(c.at), ledger, entry))
+		case err != nil:
 			return 0, 0, err
-		}
-		if info.uuid == uuid && info.chunk == 0 {
+		case info.uuid == uuid && info.chunk == 0:
 			return ledger, entry, nil
 		}
 	}
+}
+
+// before returns the ledger before a given one.
+func (l *layout) before(ledger int64) (g ledgerInfo, there bool) {
+	for _, one := range l.Ledgers {
+		if one.Ledger < ledger {
+			g, there = one, true
+		}
+	}
+	return g, there
+}
+
+// beganBefore returns the error for the message that ends at c.at and whose first chunk is
+// lost.
+func (c *cursor) beganBefore(first int64) error {
 	lost := c.r
 	lost.Start, lost.End = c.at, min(c.r.End, at(entryOf(c.at)+1, 0))
-	return 0, 0, &sources.Truncated{Lost: lost, Name: c.name(),
-		Err: fmt.Errorf("the message in chunks that ends at entry %d has lost its first chunk (Pulsar has deleted it)", entryOf(c.at))}
+	return &sources.Truncated{Lost: lost, Name: c.name(),
+		Err: fmt.Errorf("the message in chunks that ends at entry %d has lost its first chunk: Pulsar has deleted the ledger; the first is %d now", entryOf(c.at), first)}
 }

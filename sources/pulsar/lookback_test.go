@@ -1,0 +1,75 @@
+package pulsar
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
+)
+
+// Only a first chunk whose ledger is gone is lost. However far back it lies, it is looked for.
+func TestTheFirstChunkOfAMessageIsLookedForAsFarAsTheTopicGoes(t *testing.T) {
+	far := []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}
+	other := plain("other")
+	for range 10_100 {
+		far = append(far, other)
+	}
+	b := newFakeBroker(t, 5, far, nil, []*fakeEntry{plain("before"), chunkOf("ours", 1, 2, 8, "5678")})
+	s := b.open(t, brokers.Latest)
+	if got, err := b.read(t.Context(), s, 9, at(1, 0), at(2, 0), 1); err != io.EOF || !slices.Equal(got, []string{"12345678"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestAMessageHasLostItsFirstChunkOnlyIfItsLedgerIsGone(t *testing.T) {
+	entries := func() []*fakeEntry {
+		return []*fakeEntry{plain("a"), plain("b"), chunkOf("ours", 1, 2, 8, "5678"), plain("c")}
+	}
+	lost := func(err error) (*sources.Truncated, bool) { return errors.AsType[*sources.Truncated](err) }
+
+	b := newFakeBroker(t, 7, entries())
+	if _, err := b.read(t.Context(), b.open(t, brokers.Latest), 7, at(2, 0), at(4, 0), 1); err == nil {
+		t.Error("it is read")
+	} else if e, ok := lost(err); !ok || e.Lost.Start != at(2, 0) || e.Lost.End != at(3, 0) || !strings.Contains(err.Error(), "t ledger 7") || !strings.Contains(err.Error(), "entry 2") {
+		t.Errorf("its topic begins after its first chunk: %v", err)
+	}
+
+	// Pulsar deletes the ledger while the chunk is looked for.
+	b = newFakeBroker(t, 5, []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}, entries())
+	b.serves = func(w http.ResponseWriter, r *http.Request, path string) bool {
+		if strings.HasPrefix(path, "t/ledger/5/") {
+			b.layout("t", "", [2]int64{7, 4})
+			return false
+		}
+		return b.serveEntry(w, r, path)
+	}
+	if _, err := b.read(t.Context(), b.open(t, brokers.Latest), 7, at(2, 0), at(4, 0), 1); err == nil {
+		t.Error("it is read")
+	} else if e, ok := lost(err); !ok || e.Lost.Start != at(2, 0) || e.Lost.End != at(3, 0) {
+		t.Errorf("its ledger is deleted meanwhile: %v", err)
+	}
+
+	// The broker does not know an entry, whose ledger is there.
+	for _, unknown := range []int{0, 1} {
+		all := entries()
+		all[unknown].unknown = true
+		b = newFakeBroker(t, 5, []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}, all)
+		s := b.open(t, brokers.Latest)
+		_, err := b.read(t.Context(), s, 7, at(2, 0), at(4, 0), opensMost)
+		if !isTemporary(err) {
+			t.Errorf("entry %d is unknown: %v", unknown, err)
+		}
+		s.tries.silence = 0
+		_, err = b.read(t.Context(), s, 7, at(2, 0), at(4, 0), 1)
+		m, ok := errors.AsType[*sources.Malformed](err)
+		if !ok || m.Position.Offset != at(2, 0) || !strings.Contains(err.Error(), fmt.Sprint("7:", unknown)) {
+			t.Errorf("entry %d is unknown for long: %v", unknown, err)
+		}
+	}
+}
