@@ -222,26 +222,46 @@ func (l *layout) normal(m messageAt) messageAt {
 	return m
 }
 
-// Release removes both subscriptions.
+// Release removes both subscriptions of all topics. A topic that is gone took them along, and
+// one whose broker refuses keeps none of the others from it.
 func (s *Source) Release(ctx context.Context) error {
-	ids, err := s.Partitions(ctx)
-	if err != nil {
-		if _, gone := errors.AsType[*sources.Changed](err); gone {
-			return nil // they went with the topic
-		}
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
-	return s.each(ctx, askAtOnce, ids, func(ctx context.Context, p partition) error {
-		for _, name := range []string{s.o.Retain, s.o.Progress} {
-			if name == "" {
-				continue
-			}
-			if err := s.admin.call(ctx, http.MethodDelete, s.subscription(p, name)+"?force=true", nil, nil); err != nil && !isNotFound(err) {
-				return fmt.Errorf("removing subscription %s of %s: %w", name, p, err)
-			}
-		}
+	errs := make([]error, len(s.o.Topics))
+	for i, topic := range s.o.Topics {
+		errs[i] = s.release(ctx, topic)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Source) release(ctx context.Context, topic string) error {
+	names, err := s.namesOf(ctx, topic)
+	if isNotFound(err) {
 		return nil
-	})
+	}
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(names))
+	var g errgroup.Group
+	g.SetLimit(askAtOnce)
+	for i, name := range names {
+		g.Go(func() error {
+			for _, sub := range []string{s.o.Retain, s.o.Progress} {
+				if sub == "" {
+					continue
+				}
+				p := partition{topic: name}
+				if err := s.admin.call(ctx, http.MethodDelete, s.subscription(p, sub)+"?force=true", nil, nil); err != nil && !isNotFound(err) {
+					errs[i] = errors.Join(errs[i], fmt.Errorf("removing subscription %s of %s: %w", sub, p, err))
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
 }
 
 // each calls do for every partition, so many at a time.

@@ -116,6 +116,29 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 			t.Errorf("subscription %s is there after Release", name)
 		}
 	}
+	// The topic is deleted, and another one of the dataset is there.
+	other := newTopic(t, b, 0)
+	o.Topics = []string{topic, other}
+	all := mustOpen(t, o)
+	defer all.Close()
+	if ids, err = all.Partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := all.Begin(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	deleteTopic(t, b, topic, 0)
+	fresh := mustOpen(t, o) // as the master has it
+	defer fresh.Close()
+	if err := fresh.Release(t.Context()); err != nil {
+		t.Errorf("with a topic that is deleted: %v", err)
+	}
+	if _, there := cursorOf(t, b, other, "x-retain"); there {
+		t.Error("the other topic's subscription is there after Release")
+	}
+	if text, err := b.Admin(t.Context(), "GET", "persistent/public/default/"+topic+"/internalStats", nil); err == nil {
+		t.Errorf("Release has made the topic again: %s", text)
+	}
 }
 
 func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sources.Segment {

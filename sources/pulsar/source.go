@@ -146,10 +146,26 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	return ids, nil
 }
 
+// namesOf asks for the names of a topic's partitions, in order of their numbers. A topic
+// without partitions is its only one.
+func (s *Source) namesOf(ctx context.Context, topic string) ([]string, error) {
+	var meta struct{ Partitions int }
+	if err := s.admin.get(ctx, adminPath(topic)+"/partitions", &meta); err != nil {
+		return nil, err
+	}
+	if meta.Partitions == 0 {
+		return []string{topic}, nil
+	}
+	var names []string
+	for n := range meta.Partitions {
+		names = append(names, fmt.Sprintf("%s-partition-%d", topic, n))
+	}
+	return names, nil
+}
+
 // partitionsOf asks for the partitions of one topic, in order of their numbers.
 func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, error) {
-	var meta struct{ Partitions int }
-	err := s.admin.get(ctx, adminPath(topic)+"/partitions", &meta)
+	names, err := s.namesOf(ctx, topic)
 	if isNotFound(err) {
 		if created, was := s.knownAs(topic); was {
 			p := partition{topic, created}
@@ -159,13 +175,6 @@ func (s *Source) partitionsOf(ctx context.Context, topic string) ([]partition, e
 	}
 	if err != nil {
 		return nil, err
-	}
-	names := []string{topic}
-	if meta.Partitions > 0 {
-		names = names[:0]
-		for n := range meta.Partitions {
-			names = append(names, fmt.Sprintf("%s-partition-%d", topic, n))
-		}
 	}
 	parts := make([]partition, len(names))
 	g, gctx := errgroup.WithContext(ctx)
