@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,7 +124,8 @@ func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progres
 
 // tell sends a dataset's broker the marks that it has not got yet. d has the input at the
 // broker, whole all inputs. Retain comes before
-// commit, because a commit may let the broker delete.
+// commit, because a commit may let the broker delete. A partition of which the broker does not
+// retain the records gets no commit either; the others do.
 func (c *commits) tell(ctx context.Context, d *serve.Dataset, whole *dataset.Spec) error {
 	var retain, commit []sources.Mark
 	var err error
@@ -147,27 +149,41 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset, whole *dataset.Spe
 		return err
 	}
 	defer func() { _ = src.Close() }() // an error of Close takes nothing back
+	var failed error
 	if len(retain) > 0 {
 		to, ok := src.(sources.Retainer)
 		if !ok {
 			return errors.New("the source cannot keep records from deletion")
 		}
-		if err := to.Retain(ctx, retain); err != nil {
-			return err
+		failed = to.Retain(ctx, retain)
+		untold, some := errors.AsType[*sources.Untold](failed)
+		if failed != nil && !some {
+			return failed
 		}
-		c.remember(retain, said{dataset: d.ID, retain: true})
+		c.remember(without(retain, untold), said{dataset: d.ID, retain: true})
+		commit = without(commit, untold)
 	}
 	if len(commit) > 0 {
 		to, ok := src.(sources.Committer)
 		if !ok {
 			return errors.New("the source keeps no offsets")
 		}
-		if err := to.Commit(ctx, commit); err != nil {
-			return err
+		err := to.Commit(ctx, commit)
+		untold, some := errors.AsType[*sources.Untold](err)
+		if err == nil || some {
+			c.remember(without(commit, untold), said{dataset: d.ID, progress: progressOf(d.Spec)})
 		}
-		c.remember(commit, said{dataset: d.ID, progress: progressOf(d.Spec)})
+		failed = errors.Join(failed, err)
 	}
-	return nil
+	return failed
+}
+
+// without returns the marks of the partitions that were told.
+func without(marks []sources.Mark, untold *sources.Untold) []sources.Mark {
+	if untold == nil {
+		return marks
+	}
+	return slices.DeleteFunc(slices.Clone(marks), func(m sources.Mark) bool { return untold.Errs[m.Partition] != nil })
 }
 
 // news returns the marks that were not sent yet, or were sent so long ago that the broker

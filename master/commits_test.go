@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/files"
 	"github.com/headrace/headrace/sources/kafka"
+	"github.com/headrace/headrace/sources/pulsar"
 )
 
 // progress is a ledger of two datasets, of which one names a group.
@@ -204,4 +206,76 @@ func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
 	if broker.kept.Load() {
 		t.Error("the broker keeps records for a dataset that was deleted")
 	}
+}
+
+// retaining is a broker that may fail to retain, or to note progress, of some partitions.
+type retaining struct {
+	sources.Source
+	untold            map[sources.PartitionID]bool // by both
+	fail              error                        // of Retain, of all partitions
+	retained, commits []sources.PartitionID
+}
+
+func (r *retaining) Close() error                                       { return nil }
+func (r *retaining) Begin(context.Context, []sources.PartitionID) error { return nil }
+func (r *retaining) Release(context.Context) error                      { return nil }
+func (r *retaining) Retain(_ context.Context, m []sources.Mark) error {
+	if r.fail != nil {
+		return r.fail
+	}
+	return r.take(&r.retained, m)
+}
+func (r *retaining) Commit(_ context.Context, m []sources.Mark) error { return r.take(&r.commits, m) }
+func (r *retaining) take(into *[]sources.PartitionID, marks []sources.Mark) error {
+	var ids []sources.PartitionID
+	var errs []error
+	for _, m := range marks {
+		var err error
+		if r.untold[m.Partition] {
+			err = errors.New("not now")
+		} else {
+			*into = append(*into, m.Partition)
+		}
+		ids, errs = append(ids, m.Partition), append(errs, err)
+	}
+	return sources.UntoldOf(ids, errs)
+}
+
+// threeRetained is a ledger of a dataset whose broker keeps records and notes progress.
+type threeRetained struct{ progress }
+
+func (*threeRetained) Datasets(context.Context) ([]serve.Dataset, error) {
+	return []serve.Dataset{{ID: 1, Name: "clicks", Spec: &dataset.Spec{Source: &pulsar.Spec{Subscription: "x"}}}}, nil
+}
+func (*threeRetained) RetainMarks(context.Context, uint32) ([]sources.Mark, error) {
+	return []sources.Mark{{Partition: "a"}, {Partition: "b"}, {Partition: "c"}}, nil
+}
+func (t *threeRetained) CommitMarks(ctx context.Context, id uint32) ([]sources.Mark, error) {
+	return t.RetainMarks(ctx, id)
+}
+
+// A partition whose records the broker does not retain gets no commit, because that may let
+// the broker delete them. The others get theirs.
+func TestAPartitionThatCannotBeToldKeepsNoOtherFromIt(t *testing.T) {
+	broker := &retaining{untold: map[sources.PartitionID]bool{"b": true}, fail: errors.New("nothing goes")}
+	c := &commits{srv: &threeRetained{}, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
+		open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
+	round := func(want ...sources.PartitionID) {
+		t.Helper()
+		broker.retained, broker.commits = nil, nil
+		err := c.round(t.Context())
+		if !slices.Equal(broker.retained, want) || !slices.Equal(broker.commits, want) {
+			t.Errorf("retained are %v, committed %v, want %v", broker.retained, broker.commits, want)
+		}
+		if fails := broker.fail != nil || len(broker.untold) > 0; (err != nil) != fails {
+			t.Errorf("it says %v", err)
+		}
+	}
+	round()
+	broker.fail = nil
+	round("a", "c")
+	round()
+	clear(broker.untold)
+	round("b")
+	round()
 }

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -122,3 +124,41 @@ func StandsAlone(err error) (Alone, bool) {
 
 // ValueOf is what an error keeps of a record.
 func ValueOf(record []byte) []byte { return bytes.Clone(record[:min(len(record), 64<<10)]) }
+
+// Untold is what a Committer and a Retainer return if some partitions could not be told: they
+// are in Errs, and all others were told.
+type Untold struct{ Errs map[PartitionID]error }
+
+const untoldNamed = 3 // partitions whose errors are in the text
+
+// UntoldOf returns an *Untold if some of errs, which are those of ids in order, are not nil.
+func UntoldOf(ids []PartitionID, errs []error) error {
+	e := &Untold{map[PartitionID]error{}}
+	for i, err := range errs {
+		if err != nil {
+			e.Errs[ids[i]] = err
+		}
+	}
+	if len(e.Errs) == 0 {
+		return nil
+	}
+	return e
+}
+
+func (e *Untold) Error() string {
+	all := e.Unwrap()
+	text := errors.Join(all[:min(len(all), untoldNamed)]...).Error()
+	if more := len(all) - untoldNamed; more > 0 {
+		text = fmt.Sprintf("%s\nand %d more partitions", text, more)
+	}
+	return text
+}
+
+// Unwrap returns all errors, in order of the partitions' identities.
+func (e *Untold) Unwrap() []error {
+	all := make([]error, 0, len(e.Errs))
+	for _, id := range slices.Sorted(maps.Keys(e.Errs)) {
+		all = append(all, e.Errs[id])
+	}
+	return all
+}

@@ -161,7 +161,8 @@ type Poster interface {
 type Committer interface {
 	// Commit tells the broker our progress: all records below each mark are in a bound
 	// checkpoint. It reads back what the broker keeps, and returns nil only if that is
-	// the mark. It writes no older mark than the broker has, unless Mark.Back is set.
+	// the mark. It writes no older mark than the broker has, unless Mark.Back is set. With
+	// an *Untold error it has told the broker of all other partitions.
 	Commit(ctx context.Context, marks []Mark) error
 }
 
@@ -176,7 +177,8 @@ type Retainer interface {
 	// Retain says that nothing below each mark is needed any more; the mark is that of the
 	// oldest kept checkpoint. It reads back what the broker keeps, and returns nil only if
 	// the broker keeps everything from the mark on. A mark goes back only if Mark.Back is
-	// set; records that were deleted before that stay deleted.
+	// set; records that were deleted before that stay deleted. An *Untold error means the
+	// same as that of Commit.
 	Retain(ctx context.Context, marks []Mark) error
 	// Release removes what Begin and Commit made at the broker, because the dataset is
 	// deleted. It is no error if there is nothing to remove.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	client "github.com/apache/pulsar-client-go/pulsar"
@@ -129,7 +130,8 @@ func (s *Source) subscription(p partition, name string) string {
 	return adminPath(p.topic) + "/subscription/" + url.PathEscape(name)
 }
 
-// moveAll moves a subscription's cursor in each marked partition.
+// moveAll moves a subscription's cursor in each marked partition. If some cannot be moved, the
+// others are, and the error is a *sources.Untold.
 func (s *Source) moveAll(ctx context.Context, name string, marks []sources.Mark, to func(*layout, sources.Mark) messageAt) error {
 	if name == "" {
 		return errors.New("pulsar: no subscription in the options")
@@ -264,18 +266,46 @@ func (s *Source) release(ctx context.Context, topic string) error {
 	return errors.Join(errs...)
 }
 
-// each calls do for every partition, so many at a time.
+// each calls do for every partition, so many at a time. One that fails stops no other.
 func (s *Source) each(ctx context.Context, atOnce int, ids []sources.PartitionID, do func(context.Context, partition) error) error {
-	g, gctx := errgroup.WithContext(ctx)
+	errs := make([]error, len(ids))
+	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, id := range ids {
+	for i, id := range ids {
 		g.Go(func() error {
-			p, err := s.find(gctx, id)
-			if err != nil {
-				return err
+			p, err := s.planned(ctx, id)
+			if err == nil {
+				err = do(ctx, p)
 			}
-			return do(gctx, p)
+			errs[i] = err
+			return nil
 		})
 	}
-	return g.Wait()
+	_ = g.Wait()
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return err
+	}
+	return sources.UntoldOf(ids, errs)
+}
+
+// planned returns a partition of the dataset, if it is still the planned one. It asks only
+// about this one: another may be gone.
+func (s *Source) planned(ctx context.Context, id sources.PartitionID) (partition, error) {
+	if p, ok := s.Listed(id); ok {
+		return p, nil
+	}
+	p, err := parsePartition(id)
+	if err != nil || !slices.Contains(s.o.Topics, s.topicOf(p)) {
+		return p, fmt.Errorf("%s is not a partition of dataset %s, which reads topics %v", id, s.o.Dataset, s.o.Topics)
+	}
+	switch created, err := s.madeAt(ctx, p.topic); {
+	case isNotFound(err):
+		return p, deleted(p.String(), s.wholeOfLocked(p))
+	case err != nil:
+		return p, err
+	case created != p.created:
+		return p, madeAgain(p, p.String(), s.wholeOfLocked(p), partition{p.topic, created})
+	}
+	s.Put(id, p)
+	return p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,17 @@ type partition struct {
 
 func (p partition) id() sources.PartitionID {
 	return sources.PartitionID(fmt.Sprintf("pulsar:%s@%d", p.topic, p.created))
+}
+
+func parsePartition(id sources.PartitionID) (p partition, err error) {
+	text, ok := strings.CutPrefix(string(id), "pulsar:")
+	i := strings.LastIndexByte(text, '@')
+	if !ok || i < 0 {
+		return p, fmt.Errorf("pulsar: %q is no partition", id)
+	}
+	p.topic = text[:i]
+	p.created, err = strconv.ParseInt(text[i+1:], 10, 64)
+	return p, err
 }
 
 // String returns the partition as people write it, without the default tenant and namespace.

@@ -71,7 +71,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		if a == nil {
 			a = &answer{}
 			known[m.Partition] = a
-			if a.partition, a.err = s.find(ctx, m.Partition); a.err == nil {
+			if a.partition, a.err = s.planned(ctx, m.Partition); a.err == nil {
 				a.layout, a.err = s.layoutIf(ctx, a.partition)
 			}
 		}
