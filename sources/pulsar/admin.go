@@ -11,11 +11,15 @@ import (
 	"time"
 )
 
-const adminWithin = 15 * time.Second // the time for an answer of the admin API
+const (
+	adminWithin = 15 * time.Second // the time for an answer of the admin API
+	adminMost   = 64 << 20         // bytes of an answer
+)
 
 // admin calls Pulsar's admin API over HTTP.
 type admin struct {
 	base string // http://host:port
+	most int64  // bytes of an answer
 	http *http.Client
 	tr   *http.Transport
 }
@@ -43,9 +47,13 @@ func (a *admin) call(ctx context.Context, method, path string, body, into any) e
 		return err
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
+	data, err := io.ReadAll(io.LimitReader(res.Body, a.most+1))
 	if err != nil {
 		return explain(ctx, a.where(), err)
+	}
+	if int64(len(data)) > a.most {
+		return fmt.Errorf("%s: %s %s: the answer has more than %d bytes, and no topic's is that large: check pulsar.admin; if it is right, look with pulsar-admin which ledgers or subscriptions the topic has too many of",
+			a.where(), method, path, a.most)
 	}
 	if into == nil {
 		return nil

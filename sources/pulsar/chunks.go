@@ -15,14 +15,18 @@ import (
 // first one.
 
 const (
-	partsMost  = 16 // messages that wait for their other chunks
+	partsMost  = 16       // messages of one Reader that wait for their other chunks
+	partsBytes = 64 << 20 // or 2*MaxRecord, if that is more: their bytes, of all Readers of a source
 	partWithin = 2 * operationWithin
 )
 
-// parts are the chunks that a Reader has met, of messages whose last chunk has not come.
+// parts are the chunks that a Reader has met, of messages whose last chunk has not come. If
+// the Readers of a source have too many bytes of them, some are dropped: at its last chunk,
+// such a message is read again from its first one.
 type parts struct {
-	most int64 // bytes of a message, uncompressed
-	all  []*part
+	most int64   // bytes of a message, uncompressed
+	s    *Source // counts them; nil: they are not counted
+	all  []*part // the oldest first
 }
 
 type part struct {
@@ -31,10 +35,10 @@ type part struct {
 	stored []byte
 }
 
-// add takes a chunk. A producer whose connection ends sends chunks again that are stored
-// already: those are passed over. The first chunk begins the message anew, because it may be
-// another message of a producer that was started again. Of a message that is too large
-// nothing is kept: its last chunk says so too.
+// add takes a chunk that is not the last. A producer whose connection ends sends chunks again
+// that are stored already: those are passed over. The first chunk begins the message anew,
+// because it may be another message of a producer that was started again. Of a message that
+// is too large nothing is kept: its last chunk says so too.
 func (a *parts) add(e *pulsarwire.Entry) {
 	c := e.Chunk
 	p := a.take(c.UUID)
@@ -46,15 +50,13 @@ func (a *parts) add(e *pulsarwire.Entry) {
 	case p == nil:
 		return
 	case c.ID < p.next: // it was sent again
-		a.all = append(a.all, p)
+		a.put(p)
 		return
 	case c.ID > p.next || int64(len(p.stored)+len(e.Stored())) > a.most:
 		return
 	}
 	p.stored, p.next = append(p.stored, e.Stored()...), c.ID+1
-	if a.all = append(a.all, p); len(a.all) > partsMost {
-		a.all = append([]*part(nil), a.all[1:]...)
-	}
+	a.put(p)
 }
 
 // whole returns what the message that ends with chunk e has, as stored, if all other chunks
@@ -67,15 +69,50 @@ func (a *parts) whole(e *pulsarwire.Entry) ([]byte, bool) {
 	return append(p.stored, e.Stored()...), true
 }
 
+// put puts a message into a. If there are too many, the oldest are dropped.
+func (a *parts) put(p *part) {
+	a.all = append(a.all, p)
+	if a.count(p, 1); a.full() {
+		a.s.clearIdle()
+	}
+	for len(a.all) > partsMost || len(a.all) > 0 && a.full() {
+		a.take(a.all[0].uuid)
+	}
+}
+
 // take takes a message out of a.
 func (a *parts) take(uuid string) *part {
 	for i, p := range a.all {
 		if p.uuid == uuid {
 			a.all = append(a.all[:i:i], a.all[i+1:]...)
+			a.count(p, -1)
 			return p
 		}
 	}
 	return nil
+}
+
+func (a *parts) count(p *part, by int64) {
+	if a.s != nil {
+		a.s.partBytes.Add(by * int64(cap(p.stored)))
+	}
+}
+
+func (a *parts) full() bool { return a.s != nil && a.s.partBytes.Load() > a.s.partRoom }
+
+func (a *parts) clear() {
+	for len(a.all) > 0 {
+		a.take(a.all[0].uuid)
+	}
+}
+
+// clearIdle drops the chunks that kept Readers have.
+func (s *Source) clearIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.idle {
+		r.parts.clear()
+	}
 }
 
 // chunk reads the entry at c.at, which is a chunk.
@@ -126,6 +163,8 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored [
 		return nil, false, err
 	}
 	defer rd.close()
+	rd.parts.clear()
+	rd.parts.s = nil // this message is needed now
 	slow := fmt.Errorf("the message in chunks from %d:%d to %d:%d does not come", ledger, first, c.ledger, last.Entry)
 	patience := time.NewTimer(partWithin) // for the next entry
 	defer patience.Stop()

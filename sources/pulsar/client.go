@@ -25,7 +25,7 @@ func newAdmin(o *Options) (*admin, error) {
 	tr.MaxIdleConnsPerHost = 8
 	tr.Proxy = nil
 	tr.TLSClientConfig = o.TLS
-	a := &admin{base: o.Admin, tr: tr, http: &http.Client{Transport: tr, Timeout: adminWithin}}
+	a := &admin{base: o.Admin, most: adminMost, tr: tr, http: &http.Client{Transport: tr, Timeout: adminWithin}}
 	if o.Auth == nil {
 		return a, nil
 	}

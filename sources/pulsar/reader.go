@@ -43,7 +43,7 @@ func (s *Source) open(ctx context.Context, p partition, ledger, offset int64) (*
 	if err != nil {
 		return nil, explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("opening %s at %d:%d: %w", p, ledger, entryOf(offset), err))
 	}
-	return &reader{s: s, p: p, wire: w, sizes: s.sizesOf(p), parts: parts{most: s.o.MaxRecord}}, nil
+	return &reader{s: s, p: p, wire: w, sizes: s.sizesOf(p), parts: parts{most: s.o.MaxRecord, s: s}}, nil
 }
 
 // begin runs f in the background; Close waits for it. It returns false, and does not run f,
@@ -86,7 +86,10 @@ func (r *reader) close() {
 }
 
 func (r *reader) end() {
-	r.once.Do(func() { r.wire.Close(context.Background()) })
+	r.once.Do(func() {
+		r.parts.clear()
+		r.wire.Close(context.Background())
+	})
 }
 
 // wireClient returns the client that reads. The first call makes it.

@@ -35,6 +35,9 @@ type Source struct {
 	cursors atomic.Int64   // that are open
 	tries   tries          // entries that could not be read
 
+	partBytes atomic.Int64 // of unfinished messages in chunks that Readers have
+	partRoom  int64        // above it, some of them are dropped
+
 	mu     sync.Mutex                   // guards what follows
 	client client.Client                // made when it is needed for the first time
 	wire   *pulsarwire.Client           // made when something is read for the first time
@@ -69,7 +72,7 @@ func Open(o Options) (*Source, error) {
 		asks = asideAtOnce
 	}
 	s := &Source{o: o, admin: a, clock: wallclock.System(), asks: make(chan struct{}, asks),
-		tries:  tries{silence: silentFor},
+		tries: tries{silence: silentFor}, partRoom: max(partsBytes, 2*o.MaxRecord),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},
