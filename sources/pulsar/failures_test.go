@@ -13,13 +13,10 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"go.uber.org/goleak"
 
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
 )
-
-func init() { dataset.Register(Kind) }
 
 // ownBroker is one that a test may kill.
 func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {

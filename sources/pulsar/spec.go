@@ -221,6 +221,14 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 		if _, err := parseID(k.StartIDs[key]); err != nil {
 			c.Fail("pulsar.start_ids."+key, k.StartIDs[key], "is not a message id", "as in 12:500 (ledger, entry) or 12:500:3 (the fourth message of a batch)")
 		}
+		if !k.names(key) {
+			c.Fail("pulsar.start_ids."+key, "", "is not a partition of a topic that is read here", "write its number, as in 3, or its name, as in "+shortName(fullName(firstOf(k.Topics)))+"-partition-3")
+		}
+	}
+	if start, err1 := time.Parse(time.RFC3339, k.Start); err1 == nil {
+		if end, err2 := time.Parse(time.RFC3339, k.End); err2 == nil && end.Before(start) {
+			c.Fail("pulsar.end", k.End, "is before pulsar.start, "+k.Start, "")
+		}
 	}
 	brokers.CheckRefresh(c, "pulsar", k.End, k.Refresh)
 	if k.End != brokers.Live {
@@ -235,6 +243,33 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	c.MaxRecord("pulsar.max_record", k.MaxRecord)
 	c.TLS("pulsar.tls", k.TLS)
 	k.checkAuth(c)
+}
+
+// names says whether a key of start_ids names a partition: by its number, or as people write
+// it (partition.String).
+func (k *Spec) names(key string) bool {
+	if isNumber(key) {
+		return true
+	}
+	for _, t := range k.Topics {
+		rest, ok := strings.CutPrefix(key, shortName(fullName(t)))
+		if number, numbered := strings.CutPrefix(rest, "-partition-"); ok && (rest == "" || numbered && isNumber(number)) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNumber(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return err == nil && strconv.FormatUint(n, 10) == text
+}
+
+func firstOf(topics []string) string {
+	if len(topics) == 0 {
+		return "clicks"
+	}
+	return topics[0]
 }
 
 func (k *Spec) checkAuth(c *dataset.Check) {
