@@ -18,14 +18,15 @@ type entryKind uint8
 const (
 	ordinary    entryKind = iota // a message, a batch of them, or a chunk of one
 	hole                         // no record: a marker, or an aborted message
-	uncommitted                  // part of an open transaction
+	uncommitted                  // part of an open transaction, or after one
 )
 
 // entryInfo is the broker's answer about one entry.
 type entryInfo struct {
-	kind  entryKind
-	uuid  string // of a message in chunks
-	chunk int
+	kind   entryKind
+	hidden bool   // it is one of an open transaction, or comes after one: nobody gets it
+	uuid   string // of a message in chunks
+	chunk  int
 
 	published string // as the admin API writes it
 }
@@ -40,10 +41,11 @@ func (s *Source) entry(ctx context.Context, p partition, ledger, entry int64) (e
 	h := res.Header
 	info := entryInfo{uuid: h.Get("X-Pulsar-uuid"), published: h.Get("X-Pulsar-publish-time")}
 	info.chunk, _ = strconv.Atoi(h.Get("X-Pulsar-chunk-id"))
+	info.hidden = h.Get("X-Pulsar-txn-uncommitted") == "true"
 	switch {
 	case h.Get("X-Pulsar-marker-type") != "", h.Get("X-Pulsar-txn-aborted") == "true":
 		info.kind = hole
-	case h.Get("X-Pulsar-txn-uncommitted") == "true":
+	case info.hidden:
 		info.kind = uncommitted
 	}
 	return info, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/headrace/headrace/sources"
@@ -172,8 +173,9 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 	return sources.Position{}, errors.New("pulsar: no such end")
 }
 
-// visible returns the position after the last message that a reader can see. Messages of an
-// open transaction cannot be seen.
+// visible returns the position after the last message that a reader can see. From the first
+// message of an open transaction on nothing can be seen, also what belongs to none. Pulsar's
+// last message id does not say so.
 func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.Position, error) {
 	var m messageAt
 	if err := s.admin.get(ctx, adminPath(p.topic)+"/lastMessageId", &m); err != nil {
@@ -185,7 +187,33 @@ func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.P
 		}
 		return position(m.Ledger, 0), nil
 	}
-	return position(m.Ledger, at(m.Entry+1, 0)), nil
+	var failed error
+	hidden := func(ledger, entry int64) bool {
+		if failed != nil {
+			return true
+		}
+		info, err := s.entry(ctx, p, ledger, entry)
+		if err != nil && !isNotFound(err) { // what was deleted was seen
+			failed = err
+		}
+		return info.hidden
+	}
+	if !hidden(m.Ledger, m.Entry) {
+		return position(m.Ledger, at(m.Entry+1, 0)), failed
+	}
+	// All after the first hidden entry are hidden, so it is looked for by halves.
+	var some []ledgerInfo
+	for _, g := range l.Ledgers {
+		if g.Ledger == m.Ledger {
+			g.Entries = m.Entry + 1
+		}
+		if g.Entries > 0 && g.Ledger <= m.Ledger {
+			some = append(some, g)
+		}
+	}
+	g := some[sort.Search(len(some)-1, func(i int) bool { return hidden(some[i].Ledger, some[i].Entries-1) })]
+	entry := sort.Search(int(g.Entries-1), func(i int) bool { return hidden(g.Ledger, int64(i)) })
+	return position(g.Ledger, at(int64(entry), 0)), failed
 }
 
 // placeIn returns an error if a message id that the spec names does not exist. Reading never

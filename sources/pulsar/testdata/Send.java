@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
@@ -13,15 +15,19 @@ import org.apache.pulsar.client.api.transaction.Transaction;
 /**
  * Send many SERVICE TOPIC COUNT: COUNT messages in all compressions, with batches by time, by key
  * and none. Send transactions SERVICE TOPIC COUNT: COUNT rounds of two committed messages, two
- * aborted ones and a plain one, in an order that changes.
+ * aborted ones and a plain one, in an order that changes. Send open SERVICE TOPIC COUNT: a plain
+ * message, COUNT of a transaction and a plain one; it says "open", and commits or aborts when it is
+ * told to.
  */
 public class Send {
     public static void main(String[] args) {
         try (PulsarClient client = PulsarClient.builder().serviceUrl(args[1]).operationTimeout(2, TimeUnit.MINUTES)
-                .enableTransaction(args[0].equals("transactions")).build()) {
+                .enableTransaction(!args[0].equals("many")).build()) {
             int count = Integer.parseInt(args[3]);
             if (args[0].equals("many")) {
                 many(client, args[2], count);
+            } else if (args[0].equals("open")) {
+                open(client, args[2], count);
             } else {
                 transactions(client, args[2], count);
             }
@@ -57,6 +63,22 @@ public class Send {
                 }
                 p.flush();
                 last.get();
+            }
+        }
+    }
+
+    private static void open(PulsarClient client, String topic, int count) throws Exception {
+        try (Producer<byte[]> p = producer(client, topic).enableBatching(false).create()) {
+            Transaction held = client.newTransaction().withTransactionTimeout(60, TimeUnit.MINUTES).build().get();
+            p.newMessage().value("before".getBytes()).send();
+            for (int k = 0; k < count; k++) {
+                p.newMessage(held).value(("held " + k).getBytes()).send();
+            }
+            p.newMessage().value("after".getBytes()).send();
+            System.out.println("open");
+            switch (String.valueOf(new BufferedReader(new InputStreamReader(System.in)).readLine())) {
+                case "commit" -> held.commit().get();
+                default -> held.abort().get();
             }
         }
     }
