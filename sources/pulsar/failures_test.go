@@ -33,11 +33,12 @@ func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {
 	return b
 }
 
-// A broker that is killed, and one that is frozen, in the middle of a read: each record
-// comes once, in order, and nothing is left when the source is closed.
+// A broker that is killed while a Reader is kept, one that is frozen, and one that is killed
+// under an open cursor, which has more to come: each record comes once, in order, and nothing
+// is left when the source is closed.
 func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
-	b := ownBroker(t, testbroker.PulsarOptions{EntriesPerLedger: 5000})
-	const n = 3000
+	b := ownBroker(t, testbroker.PulsarOptions{EntriesPerLedger: 10_000})
+	const n = 9000
 	topic := newTopic(t, b, 0)
 	c, err := newClient(&Options{Service: b.URL(), Logger: quiet()})
 	if err != nil {
@@ -107,8 +108,26 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := read(at(400, 0), g.End)
+	var batch sources.Batch
+	for len(batch.Recs) == 0 {
+		if err := third.Next(t.Context(), &batch); err != nil && !isTemporary(err) {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range batch.Recs {
+		got = append(got, "|"+string(batch.Arena[r.Value[0]:r.Value[1]]))
+	}
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if some, err = texts(t.Context(), third); err != nil {
 		t.Fatal(err)
+	}
+	if sent(t, b, topic) == 0 {
+		t.Error("all was there before the broker was killed")
 	}
 	got = append(got, some...)
 	_ = third.Close()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
@@ -70,7 +72,7 @@ func pair(t *testing.T, both, folder string) (cert, key string) {
 	return cert, key
 }
 
-// A token in a file, a token of an OAuth2 issuer, a client's certificate; the broker's
+// A token in a file, in a variable, of an OAuth2 issuer or of an operator's connection, a client's certificate; the broker's
 // certificate by our authority: each spec makes its subscriptions and reads. Where a part
 // is missing or wrong, the error says what to mend.
 func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
@@ -86,13 +88,16 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 	cert, key := pair(t, b.ClientCert(), folder)
 	_, otherKey := pair(t, filepath.Join(b.Dir(), "broker.pem"), t.TempDir())
 	n := 0
-	open := func(security string) error {
+	parse := func(fields string) *dataset.Spec {
 		n++
-		text := fmt.Sprintf("name: secure-%d\npulsar: {service: %q, admin: %q, topic: %s%s}\ndecode: lines\n", n, b.URL(), b.AdminURL(), topic, security)
-		spec, err := dataset.Parse([]byte(text), "")
+		spec, err := dataset.Parse(fmt.Appendf(nil, "name: secure-%d\npulsar: {topic: %s%s}\ndecode: lines\n", n, topic, fields), "")
 		if err != nil {
 			t.Fatal(err)
 		}
+		return spec
+	}
+	at := fmt.Sprintf(", service: %q, admin: %q", b.URL(), b.AdminURL())
+	read := func(spec *dataset.Spec) error {
 		src, err := openSpec(spec, dataset.Opening{AllowedRoots: []string{folder, b.Dir()}})
 		if err != nil {
 			return err
@@ -115,6 +120,7 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 		}
 		return nil
 	}
+	open := func(security string) error { return read(parse(at + security)) }
 	tls := ", tls: {ca: " + b.CA() + "}"
 	oauth2 := func(key, more string) string {
 		return fmt.Sprintf(", auth: {oauth2: {issuer: %q, audience: 'urn:pulsar', scope: read, key_file: %s%s}}", from, key, more)
@@ -128,6 +134,20 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 		if err := open(security); err != nil {
 			t.Errorf("with %s: %v", what, err)
 		}
+	}
+	// As a connection of the operator's, which the spec only names.
+	var registered yaml.Node
+	if err := yaml.Unmarshal([]byte("pulsar: {"+strings.TrimPrefix(at, ", ")+tls+", auth: {token_env: HEADRACE_TEST_TOKEN}}"), &registered); err != nil {
+		t.Fatal(err)
+	}
+	connection, err := dataset.ParseConnection(registered.Content[0], "settings.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := parse(", connection: main")
+	spec.Source = spec.Source.(dataset.Reaching).Connect(connection)
+	if err := read(spec); err != nil {
+		t.Errorf("with a connection: %v", err)
 	}
 	for security, want := range map[string]string{
 		tls: "pulsar.auth",
