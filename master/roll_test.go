@@ -1,0 +1,61 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/proof/memsource"
+	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
+)
+
+// goesOn is a source whose open segment 7 was deleted with its records. It has segment 9 now.
+type goesOn struct{ sources.Source }
+
+func (goesOn) Segments(context.Context, sources.PartitionID, int64, int) ([]sources.Segment, error) {
+	return []sources.Segment{{ID: 9, End: 4}}, nil
+}
+
+// added is a shard service that notes which segments were added.
+type added struct {
+	ledger
+	after int64
+	segs  []sources.Segment
+}
+
+func (a *added) AddSegmentsAfter(_ context.Context, _ uint32, after int64, segs []sources.Segment, _ bool) error {
+	a.after, a.segs = after, segs
+	return nil
+}
+
+// A segment that was deleted before its end was seen stops the dataset, which says what is
+// lost. With on_loss: continue what follows is added. That seals the segment at its known end,
+// so who reads it excludes what was seen.
+func TestASegmentThatWasDeletedBeforeItsEndWasSeenIsToldOrPassed(t *testing.T) {
+	for _, onLoss := range []string{"stop", "continue"} {
+		srv := &added{}
+		f := &following{listing: &listing{srv: srv, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &memsource.Spec{}, OnLoss: onLoss}}, src: goesOn{}}
+		p := &serve.Partition{Number: 1, Label: "clicks", LastSegment: 7, Head: 30}
+		head, err := f.reaches(t.Context(), p, sources.Bounds{Head: sources.Position{Segment: 9, Offset: 4}})
+		if head != nil {
+			t.Errorf("%s: the head %+v is told", onLoss, head)
+		}
+		if onLoss == "continue" {
+			if err != nil || srv.after != 7 || len(srv.segs) != 1 || srv.segs[0].ID != 9 {
+				t.Errorf("%+v are added after %d (%v)", srv.segs, srv.after, err)
+			}
+			continue
+		}
+		if err == nil || len(srv.segs) > 0 {
+			t.Fatalf("it goes on: %v, %+v", err, srv.segs)
+		}
+		for _, part := range []string{"segment 7", "offset 30", "on_loss: continue"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("it does not say %q: %v", part, err)
+			}
+		}
+	}
+}
