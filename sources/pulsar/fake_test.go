@@ -51,12 +51,6 @@ func (a *fakeAdmin) set(path, format string, args ...any) {
 	a.answers[path] = fmt.Sprintf(format, args...)
 }
 
-func (a *fakeAdmin) remove(path string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.answers, path)
-}
-
 // topic has a topic without partitions. Of each ledger it has the number and the entries; the
 // last one is open. cursors are JSON.
 func (a *fakeAdmin) topic(name, cursors string, ledgers ...[2]int64) {
