@@ -83,7 +83,7 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 	} else if there || spec == settings {
 		run = "headrace run --model replicated -f " + spec + " -- python train.py"
 	} else {
-		written = append(written, file{settings, fmt.Sprintf("# Settings of every `headrace` that is started in this folder; see docs/CLI.md.\njob: %s\nmodel: replicated   # one model: this program's, or a copy in each rank\n", plan.Name)})
+		written = append(written, file{settings, fmt.Sprintf("# Settings of every `headrace` that is started in this folder; see docs/CLI.md.\njob: %s\nmodel: replicated   # one model. train.py trains it in one process; several ranks need DDP or the like (docs/torch.md)\n", plan.Name)})
 	}
 	if spec == settings {
 		spec = plan.Name + "-data.yaml"

@@ -10,5 +10,6 @@
 //	column.go   what the values of a field are, and what to make of them
 //	refine.go   the plan is tried on many records and mended
 //	spec.go     the plan as a spec's YAML
-//	program.go  the plan as a program: numpy.py.tmpl, torch.py.tmpl
+//	program.go  the plan as a program: numpy.py.tmpl, torch.py.tmpl, tf.py.tmpl;
+//	            alone.py.tmpl refuses several ranks
 package starter

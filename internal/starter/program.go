@@ -21,12 +21,21 @@ var (
 	tfText string
 	//go:embed count.py.tmpl
 	countText string
+	//go:embed alone.py.tmpl
+	aloneText string
 
 	templates = map[string]*template.Template{"numpy": parsed("numpy", numpyText), "torch": parsed("torch", torchText), "tf": parsed("tf", tfText), "count": parsed("count", countText)}
 )
 
 func parsed(name, text string) *template.Template {
-	return template.Must(template.New(name).Funcs(template.FuncMap{"py": python, "num": figure}).Parse(text))
+	return template.Must(template.New(name).Funcs(template.FuncMap{"py": python, "num": figure}).Parse(aloneText + text))
+}
+
+// ranks says how several ranks train one model, which the programs here do not, and the page of it.
+var ranks = map[string][2]string{
+	"numpy": {"needs DDP, as in torch", "torch.md"},
+	"torch": {"needs DDP", "torch.md"},
+	"tf":    {"needs parameter servers", "tensorflow.md#parameter-servers"},
 }
 
 // Column is a column as a program names it.
@@ -60,6 +69,7 @@ func (p *Plan) Program(with, run string) (string, error) {
 	numbers, ids := p.inputs()
 	about := struct {
 		Dataset, About, Run, Label, Model, Column, Wait string
+		Ranks, Page                                     string
 		Binary                                          bool
 		Mean, Scale                                     float64
 		Numbers, IDs                                    []Column
@@ -68,6 +78,7 @@ func (p *Plan) Program(with, run string) (string, error) {
 		about.Column = p.columns[0].name
 	}
 	if p.Learns() {
+		about.Ranks, about.Page = ranks[with][0], ranks[with][1]
 		l := p.columns[p.label]
 		about.Label, about.Binary, about.Mean, about.Scale = l.name, l.binary, l.mean, l.scale
 		about.Model = "linear regression"

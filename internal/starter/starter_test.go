@@ -281,3 +281,24 @@ func TestTopicsOfEachKindAreNamedInTheSpec(t *testing.T) {
 		}
 	}
 }
+
+// A program that trains one model in one process would, in several ranks, write checkpoints
+// that claim the records of all ranks for the model of one.
+func TestTheProgramsRefuseSeveralRanks(t *testing.T) {
+	f := newFolder(t)
+	f.write("d.csv", "x,label\n"+lines(10, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }))
+	p := f.look("d.csv")
+	for with, page := range map[string]string{"numpy": "docs/torch.md", "torch": "docs/torch.md", "tf": "docs/tensorflow.md#parameter-servers"} {
+		text, err := p.Program(with, "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuses, reads := strings.Index(text, "raise SystemExit("), strings.Index(text, "Checkpointer(")
+		if with == "tf" {
+			reads = strings.Index(text, "HeadraceCallback(")
+		}
+		if refuses < 0 || refuses > reads || !strings.Contains(text, page) {
+			t.Errorf("%s does not refuse before it reads, or not with %s:\n%s", with, page, text)
+		}
+	}
+}

@@ -214,3 +214,23 @@ def test_init_writes_over_nothing(project: Project) -> None:
     assert not (project.folder / "a.yaml").exists()
     project.headrace("init", "data/a.csv", "--force")
     assert "import headrace" in (project.folder / "train.py").read_text()
+
+
+def test_several_ranks_are_refused_and_write_no_checkpoint(project: Project, rng: random.Random) -> None:
+    """Each rank would train a model of its own, and the checkpoint would claim the records of all."""
+    as_csv(project.folder / "data", clicks(rng, 5_000))
+    run = project.next_command(project.headrace("init", "data").stdout)
+    done = subprocess.run(
+        [project.binary, "run", "--nproc-per-node", "2", *run[1:]],
+        cwd=project.folder,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 1
+    assert "trains one model in one process. Start one, with --nproc-per-node 1" in done.stderr, done.stderr
+    assert "docs/torch.md" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.folder / "checkpoints").exists()
+    assert "several ranks need DDP" in (project.folder / "headrace.yaml").read_text()
