@@ -9,6 +9,7 @@ const (
 	BoolValues  ValueKind = iota + 1 // 1 byte each, 0 or 1
 	Int32Values                      // little-endian, as all numbers here
 	Int64Values
+	Uint64Values
 	Float32Values
 	Float64Values
 	BytesValues // of any length
@@ -16,7 +17,7 @@ const (
 
 // Size returns the bytes of one value; 0 for BytesValues.
 func (k ValueKind) Size() int {
-	return [...]int{BoolValues: 1, Int32Values: 4, Int64Values: 8, Float32Values: 4, Float64Values: 8, BytesValues: 0}[k]
+	return [...]int{BoolValues: 1, Int32Values: 4, Int64Values: 8, Uint64Values: 8, Float32Values: 4, Float64Values: 8, BytesValues: 0}[k]
 }
 
 // Column is one field of the rows of a Batch, for sources whose records are rows of columns

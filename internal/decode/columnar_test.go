@@ -256,3 +256,35 @@ func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 		}
 	}
 }
+
+// A uint64 that int64 does not hold is an error of its row; it is hashed as it is written.
+func TestLargeUnsignedNumbers(t *testing.T) {
+	batch := &sources.Batch{
+		Recs:    []sources.Record{{Offset: 0, Next: 1}, {Offset: 1, Next: 2}},
+		Columns: []sources.Column{{Path: "/u", Kind: sources.Uint64Values, Values: int64s(7, -1)}},
+	}
+	d := columnarDecoder(t, "fail", "{name: f, path: u, dtype: float64}", "{name: h, path: u, dtype: int64, hash: {buckets: 0}}")
+	b, err := d.NewBuilder(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.Append(b, batch, 0, 10); n != 2 || err != nil {
+		t.Fatalf("%d rows, %v", n, err)
+	}
+	if got := frame.View[float64](b.Columns[0].Values)[:2]; got[0] != 7 || got[1] != 1<<64 {
+		t.Errorf("floats %v", got)
+	}
+	if h := frame.View[int64](b.Columns[1].Values)[1]; h != d.columns[1].hash.bytes([]byte("18446744073709551615")) {
+		t.Errorf("hashed to %d", h)
+	}
+	for _, dtype := range []string{"int64", "int32"} {
+		d = columnarDecoder(t, "fail", "{name: n, path: u, dtype: "+dtype+"}")
+		if b, err = d.NewBuilder(10); err != nil {
+			t.Fatal(err)
+		}
+		n, err := d.Append(b, batch, 0, 10)
+		if n != 1 || err == nil || !strings.Contains(err.Error(), "18446744073709551615") || !strings.Contains(err.Error(), "out of the range of "+dtype) {
+			t.Errorf("%s: %d rows, %v", dtype, n, err)
+		}
+	}
+}

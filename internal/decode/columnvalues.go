@@ -16,7 +16,7 @@ type element interface {
 	~int32 | ~int64 | ~float32 | ~float64 | ~uint8
 }
 
-var valueNames = [...]string{sources.BoolValues: "bools", sources.Int32Values: "int32", sources.Int64Values: "int64",
+var valueNames = [...]string{sources.BoolValues: "bools", sources.Int32Values: "int32", sources.Int64Values: "int64", sources.Uint64Values: "uint64",
 	sources.Float32Values: "float32", sources.Float64Values: "float64", sources.BytesValues: "text or bytes"}
 
 // wantsKind says why a column cannot be made of what the file has, or "".
@@ -27,13 +27,13 @@ func (c *column) wantsKind(col *sources.Column) string {
 	ok := false
 	switch k := col.Kind; {
 	case c.hash != nil:
-		ok = k == sources.BytesValues || k == sources.Int32Values || k == sources.Int64Values || k == sources.BoolValues
+		ok = k == sources.BytesValues || wholeNumbers(k) || k == sources.BoolValues
 	case c.text():
 		ok = k == sources.BytesValues
 	case c.dtype == dataset.Bool:
 		ok = k == sources.BoolValues
 	case c.dtype == dataset.Int32 || c.dtype == dataset.Int64:
-		ok = k == sources.Int32Values || k == sources.Int64Values
+		ok = wholeNumbers(k)
 	default:
 		ok = k >= sources.Int32Values && k <= sources.Float64Values
 	}
@@ -44,6 +44,10 @@ func (c *column) wantsKind(col *sources.Column) string {
 		return fmt.Sprintf("has %s in the file; only text, whole numbers and bools are hashed", valueNames[col.Kind])
 	}
 	return fmt.Sprintf("has %s in the file, which do not become %s; choose another dtype", valueNames[col.Kind], c.dtype)
+}
+
+func wholeNumbers(k sources.ValueKind) bool {
+	return k == sources.Int32Values || k == sources.Int64Values || k == sources.Uint64Values
 }
 
 // converted are the values of one dictionary as a column's elements.
@@ -126,6 +130,8 @@ func convert[D element](c *column, kind sources.ValueKind, values []byte, offset
 		for i, v := range words64(values, first, n) {
 			out[i] = D(int64(v))
 		}
+	case sources.Uint64Values:
+		return unsigned(c, words64(values, first, n), out)
 	case sources.Float32Values:
 		for i, v := range words32(values, first, n) {
 			out[i] = D(math.Float32frombits(v))
@@ -167,6 +173,27 @@ func narrow[D element](in []uint64, out []D) (errs []string) {
 	return errs
 }
 
+// unsigned makes numbers of uint64.
+func unsigned[D element](c *column, in []uint64, out []D) (errs []string) {
+	most := uint64(math.MaxUint64) // of floats
+	switch c.dtype {
+	case dataset.Int32:
+		most = math.MaxInt32
+	case dataset.Int64:
+		most = math.MaxInt64
+	}
+	for i, v := range in {
+		if v > most {
+			if errs == nil {
+				errs = make([]string, len(in))
+			}
+			errs[i] = "is out of the range of " + c.dtype.String()
+		}
+		out[i] = D(v)
+	}
+	return errs
+}
+
 // words64 and words32 copy numbers out, for the bytes need not be aligned.
 func words64(b []byte, first, n int) []uint64 {
 	b = b[8*first : 8*(first+n)]
@@ -204,6 +231,8 @@ func hashValues[D element](c *column, kind sources.ValueKind, values []byte, off
 			v = strconv.AppendBool(room[:0], values[first+i] != 0)
 		case sources.Int32Values:
 			v = strconv.AppendInt(room[:0], int64(int32(binary.LittleEndian.Uint32(values[4*(first+i):]))), 10)
+		case sources.Uint64Values:
+			v = strconv.AppendUint(room[:0], binary.LittleEndian.Uint64(values[8*(first+i):]), 10)
 		default:
 			v = strconv.AppendInt(room[:0], int64(binary.LittleEndian.Uint64(values[8*(first+i):])), 10)
 		}
@@ -260,6 +289,8 @@ func (f *feed) excerpt(k int) []byte {
 		return strconv.AppendInt(nil, int64(int32(binary.LittleEndian.Uint32(values[4*k:]))), 10)
 	case sources.Int64Values:
 		return strconv.AppendInt(nil, int64(binary.LittleEndian.Uint64(values[8*k:])), 10)
+	case sources.Uint64Values:
+		return strconv.AppendUint(nil, binary.LittleEndian.Uint64(values[8*k:]), 10)
 	case sources.Float32Values:
 		return strconv.AppendFloat(nil, float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*k:]))), 'g', -1, 32)
 	}

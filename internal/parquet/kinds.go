@@ -28,6 +28,10 @@ func (n *node) kind() (sources.ValueKind, int64, error) {
 		if n.typ == int32Type {
 			return sources.Int64Values, 0, nil
 		}
+	case logicalUnsigned64:
+		if n.typ == int64Type {
+			return sources.Uint64Values, 0, nil
+		}
 	case logicalDate:
 		if n.typ == int32Type {
 			return sources.Int32Values, sources.PerDay, nil
@@ -106,12 +110,6 @@ func (n *node) normalize(v *values) error {
 			binary.LittleEndian.PutUint64(out[8*i:], uint64(binary.LittleEndian.Uint32(v.data[4*i:])))
 		}
 		v.data = out
-	case n.logical == logicalUnsigned64 && n.typ == int64Type:
-		for i := range v.n {
-			if u := binary.LittleEndian.Uint64(v.data[8*i:]); u > math.MaxInt64 {
-				return fmt.Errorf("has the value %d, which does not fit in int64", u)
-			}
-		}
 	case n.typ == fixedBytes:
 		v.offsets = make([]int32, v.n+1)
 		for i := range v.offsets {

@@ -2,6 +2,7 @@ package starter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -21,7 +22,10 @@ type stats struct {
 	distinct               map[string]struct{}
 	ragged                 bool
 	clock                  bool // a time, by its type
+	real                   bool // floats, by its type: also if all of them are whole
 	single                 bool // float32, by its type
+	unsigned               bool // uint64, by its type
+	large                  int  // of floats: whole numbers that int64 does not hold
 }
 
 func (s *stats) value(v any) {
@@ -39,9 +43,12 @@ func (s *stats) value(v any) {
 		s.total++
 		s.word(v)
 	case float32:
-		s.single = true
-		s.number(fmt.Sprint(v))
-	case int32, int64, float64:
+		s.real, s.single = true, true
+		s.number(strconv.FormatFloat(float64(v), 'f', -1, 32))
+	case float64:
+		s.real = s.real || !s.unsigned
+		s.number(strconv.FormatFloat(v, 'f', -1, 64))
+	case int32, int64:
 		s.number(fmt.Sprint(v))
 	case map[string]any, []any:
 		s.total++
@@ -96,12 +103,18 @@ func (s *stats) number(v string) {
 		s.word(v)
 		return
 	}
-	if _, err := strconv.ParseInt(v, 10, 64); err == nil {
+	_, err = strconv.ParseInt(v, 10, 64)
+	if err == nil {
 		s.ints++
 	} else {
 		s.floats++
+		if errors.Is(err, strconv.ErrRange) {
+			s.large++
+		}
+	}
+	if err != nil || s.real {
 		mantissa, _, _ := strings.Cut(strings.ToLower(v), "e")
-		s.digits = max(s.digits, len(strings.TrimLeft(strings.NewReplacer(".", "", "-", "", "+", "").Replace(mantissa), "0")))
+		s.digits = max(s.digits, digitsOf(mantissa))
 	}
 	switch f {
 	case 0:
@@ -117,6 +130,17 @@ func (s *stats) number(v string) {
 		s.times++
 	}
 	s.remember(v)
+}
+
+// digitsOf are the digits that a float has to hold.
+func digitsOf(mantissa string) int {
+	digits := strings.Trim(mantissa, "+-")
+	if strings.Contains(digits, ".") {
+		digits = strings.Replace(digits, ".", "", 1)
+	} else {
+		digits = strings.TrimRight(digits, "0")
+	}
+	return len(strings.TrimLeft(digits, "0"))
 }
 
 func (s *stats) word(v string) {
@@ -153,6 +177,7 @@ const (
 // column is one column of the spec.
 type column struct {
 	name, path, dtype string
+	unsigned          bool   // uint64, by the file's type
 	buckets           int    // 0: not hashed
 	fill              string // its default; "": none
 	comment           string
@@ -172,7 +197,7 @@ var (
 // columnOf says what to make of a field; ok is false where there is nothing to learn from.
 func columnOf(f *field, i int) (c column, ok bool) {
 	s := &f.seen
-	c = column{name: columnName(f.name, i), path: f.path, scale: 1}
+	c = column{name: columnName(f.name, i), path: f.path, unsigned: s.unsigned, scale: 1}
 	if s.there() == 0 || s.others > 0 {
 		return c, false
 	}
@@ -183,6 +208,12 @@ func columnOf(f *field, i int) (c column, ok bool) {
 	switch {
 	case s.bools > 0 && s.texts == 0 && s.ints+s.floats == 0:
 		c.dtype, c.role, c.binary = "bool", number, true
+	case s.numbers() && s.real:
+		if c.number(s); isID && s.floats == 0 {
+			c.comment = strings.TrimPrefix(c.comment+"; floats are not hashed: as an id write it as whole numbers", "; ")
+		}
+	case s.numbers() && s.large > 0 && s.large == s.floats: // no other number is so large
+		c.hashed(len(s.distinct))
 	case s.numbers() && !(isID && s.floats == 0 && len(s.distinct) > 2):
 		c.number(s)
 	case s.texts > 0 && (s.letters > 40*s.texts || s.words > 3*s.texts) && !isID:
@@ -202,7 +233,7 @@ func columnOf(f *field, i int) (c column, ok bool) {
 
 func (c *column) number(s *stats) {
 	c.role, c.dtype = number, "int64"
-	if s.floats > 0 {
+	if s.floats > 0 || s.real {
 		c.dtype = "float32"
 		if s.digits > 7 && !s.single {
 			c.dtype = "float64"

@@ -10,6 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/parquet"
 	"github.com/headrace/headrace/internal/sample"
 	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/sources"
 )
 
 const (
@@ -104,8 +105,14 @@ func (p *Plan) lookAtColumns(ctx context.Context, folder string, open sample.Ope
 		}
 		f.seen.ragged = l.List
 		f.seen.clock = l.Ticks > 0
+		f.seen.real = l.Kind == sources.Float32Values || l.Kind == sources.Float64Values
+		f.seen.single = l.Kind == sources.Float32Values
+		f.seen.unsigned = l.Kind == sources.Uint64Values
 		t.fields = append(t.fields, f)
 		dtype, mask := dtypeOf(l.Kind), ", missing: mask"
+		if f.seen.unsigned {
+			dtype = "float64" // which holds them all, if not exactly
+		}
 		if l.List {
 			mask = map[string]string{"bool": ", default: false", "bytes": ", default: \"\""}[dtypeOf(l.Kind)]
 			if mask == "" {

@@ -64,6 +64,10 @@ func (c *column) mend(f sample.Field) bool {
 		if c.buckets > 0 {
 			return changed
 		}
+		if c.unsigned { // above int64
+			c.hashed(1 << 20)
+			break
+		}
 		c.dtype = "float64"
 	case "float32", "float64", "bool":
 		if c.role == label {
@@ -84,7 +88,7 @@ func dtypeOf(k sources.ValueKind) string {
 	switch k {
 	case sources.BoolValues:
 		return "bool"
-	case sources.Int32Values, sources.Int64Values:
+	case sources.Int32Values, sources.Int64Values, sources.Uint64Values:
 		return "int64"
 	case sources.Float32Values:
 		return "float32"

@@ -228,6 +228,41 @@ func TestAParquetFileIsDescribedByItsSchema(t *testing.T) {
 	f.decodes(p, p.Records)
 }
 
+func TestAFloatOfParquetStaysOneThoughAllItsValuesAreWhole(t *testing.T) {
+	f := newFolder(t)
+	text, err := os.ReadFile("testdata/floats.parquet") // floats.py wrote it
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("floats.parquet", string(text))
+	p := f.look("floats.parquet")
+	f.decodes(p, 40)
+	for _, line := range []string{
+		"{name: double, path: double, dtype: float32}", "{name: large, path: large, dtype: float64}", "{name: single, path: single, dtype: float32}",
+		"{name: half, path: half, dtype: float32}", "{name: holes, path: holes, dtype: float32, default: 0}", "{name: decimal, path: decimal, dtype: float32}",
+		"{name: cents, path: cents, dtype: float32}", "{name: list, path: /list/*, dtype: float32}", "{name: in_x, path: /in/x, dtype: float32}",
+		"{name: user_id, path: user_id, dtype: float32}  # floats are not hashed: as an id write it as whole numbers",
+		"{name: hash, path: hash, dtype: int64, hash: {buckets: 1000}}", "{name: count, path: count, dtype: int64}", "{name: label, path: label, dtype: float32}",
+	} {
+		if !strings.Contains(p.Spec(), line) {
+			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+		}
+	}
+	if p.labelName() != "label" || !p.columns[p.label].binary {
+		t.Errorf("it predicts %q, which is no label of two values", p.labelName())
+	}
+}
+
+func TestWholeNumbersThatInt64DoesNotHoldAreHashed(t *testing.T) {
+	f := newFolder(t)
+	f.write("h.csv", "h,label\n"+lines(40, func(i int) string { return fmt.Sprintf("%d,%d", uint64(1)<<63+uint64(i)*7919, i%2) }))
+	p := f.look("h.csv")
+	if !strings.Contains(p.Spec(), "{name: h, path: h, dtype: int64, hash: {buckets: 1000}}") {
+		t.Error(p.Spec())
+	}
+	f.decodes(p, 40)
+}
+
 func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	f := newFolder(t)
 	f.write("empty.csv", "")
