@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -29,19 +31,9 @@ func (a *app) sameProject() error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(a.cfg.State, begunIn))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	there, err := begunElsewhere(a.cfg.State, here)
+	if err != nil || there == "" {
 		return err
-	}
-	there := strings.TrimSuffix(string(text), "\n")
-	if there == here {
-		return nil
-	}
-	if _, err := os.Stat(there); errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	name := jobFor(here)
 	if name == a.cfg.Job {
@@ -49,6 +41,56 @@ func (a *app) sameProject() error {
 	}
 	return advice.Failed.Errorf("`job: "+name+"` in "+config.DefaultFile+" here, or --job "+name+", begins a job of this folder; --job "+a.cfg.Job+" goes on with that one",
 		"job %s was begun in %s, and this is %s: it has other records and checkpoints", a.cfg.Job, there, here)
+}
+
+// begunElsewhere is the folder in which the job of that state was begun, if it is not here
+// and still there; else "".
+func begunElsewhere(state, here string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(state, begunIn))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	there := strings.TrimSuffix(string(text), "\n")
+	if there == here {
+		return "", nil
+	}
+	if _, err := os.Stat(there); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return there, nil
+}
+
+// ownJob is the name for a job of folder: wanted, unless a job of that name was begun in
+// another folder, which is there then. The same folder always gets the same name.
+func (a *app) ownJob(folder, wanted string) (job, there string, err error) {
+	if a.cfg.From("state") != "" {
+		return wanted, "", nil
+	}
+	if real, err := filepath.EvalSymlinks(folder); err == nil { // else it is not made yet
+		folder = real
+	}
+	states := filepath.Dir(a.cfg.State)
+	if there, err = begunElsewhere(filepath.Join(states, wanted), folder); err != nil || there == "" {
+		return wanted, "", err
+	}
+	sum := sha256.Sum256([]byte(folder))
+	for _, job = range []string{joined(jobFor(folder), wanted), joined(jobFor(folder), wanted, hex.EncodeToString(sum[:4]))} {
+		if other, err := begunElsewhere(filepath.Join(states, job), folder); err != nil || other == "" {
+			return job, there, err
+		}
+	}
+	return job, there, nil
+}
+
+// joined is a job's name of several; the second one is cut where the whole is too long.
+func joined(names ...string) string {
+	if over := len(strings.Join(names, "-")) - config.LongestName; over > 0 {
+		names[1] = names[1][:len(names[1])-over]
+	}
+	return strings.Join(names, "-")
 }
 
 // rememberProject notes in which folder the job was begun, once its state folder is there.

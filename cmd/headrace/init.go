@@ -78,12 +78,16 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 	spec, program, settings := plan.Name+".yaml", "train.py", config.DefaultFile
 	run := "headrace run -f " + spec + " -- python train.py"
 	var written []file
+	job, taken := plan.Name, ""
 	if there, err := exists(filepath.Join(out, settings)); err != nil {
 		return err
 	} else if there || spec == settings {
 		run = "headrace run --model replicated -f " + spec + " -- python train.py"
 	} else {
-		written = append(written, file{settings, fmt.Sprintf("# Settings of every `headrace` that is started in this folder; see docs/CLI.md.\njob: %s\nmodel: replicated   # one model. train.py trains it in one process; several ranks need DDP or the like (docs/torch.md)\n", plan.Name)})
+		if job, taken, err = a.ownJob(out, plan.Name); err != nil {
+			return err
+		}
+		written = append(written, file{settings, fmt.Sprintf("# Settings of every `headrace` that is started in this folder; see docs/CLI.md.\njob: %s\nmodel: replicated   # one model. train.py trains it in one process; several ranks need DDP or the like (docs/torch.md)\n", job)})
 	}
 	if spec == settings {
 		spec = plan.Name + "-data.yaml"
@@ -108,6 +112,9 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 	}
 	for _, note := range plan.Notes {
 		fmt.Fprintln(a.out, "note: "+note)
+	}
+	if taken != "" {
+		fmt.Fprintf(a.out, "note: job %s was begun in %s, so this one is called %s (%s)\n", plan.Name, taken, job, settings)
 	}
 	names := make([]string, len(written))
 	for i, w := range written {

@@ -233,6 +233,9 @@ func (s *setting) env() string {
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
+// LongestName is how many characters the name of a job or an agent may have.
+const LongestName = 63
+
 func name(v string) error {
 	if !nameRule.MatchString(v) {
 		return errors.New("not a name: use letters, digits, dot, dash and underscore, at most 63, and a letter or digit first")
