@@ -32,7 +32,7 @@ def test_a_batch_given_to_step_is_told_what_a_step_is(agents: Agents) -> None:
 
 
 def test_a_loop_over_a_dataset_names_batches() -> None:
-    with pytest.raises(TypeError, match=r'for b in headrace\.dataset\(.clicks.\)\.batches\(1024\)'):
+    with pytest.raises(TypeError, match=r"for b in headrace\.dataset\(.clicks.\)\.batches\(1024\)"):
         for _ in headrace.dataset("clicks"):
             pass
 

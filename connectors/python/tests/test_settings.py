@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
-from headrace._settings import resolve
+from headrace._master import Target
+from headrace._settings import job_of_folder, resolve
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "2"}
 
@@ -55,3 +57,78 @@ def test_the_socket_follows_the_job_and_the_runtime_folder() -> None:
 def test_what_is_wrong_is_named(env: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         resolve(env=env)
+
+
+SETTINGS = """\ufeff# Settings of every `headrace` that is started in this folder.
+log_level: warn # job: no
+connections:
+  kafka:
+    job: neither
+job: clicks.b-1   # of this folder
+model: replicated
+"""
+
+
+def test_the_job_of_the_folder_is_found_as_the_command_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runtime = {"XDG_RUNTIME_DIR": "/run/u", "XDG_STATE_HOME": "/state"}
+    assert resolve(env=runtime).agent == "/run/u/headrace/default.sock"
+    (tmp_path / "headrace.yaml").write_text(SETTINGS, encoding="utf-8")
+    s = resolve(env={**runtime, "HEADRACE_JOB": ""})
+    assert (s.job, s.agent) == ("clicks.b-1", "/run/u/headrace/clicks.b-1.sock")
+    assert Target.find(env=runtime).state == "/state/headrace/clicks.b-1"
+
+
+def test_who_names_the_job_or_the_agent_reads_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "headrace.yaml").write_text("job: [no]\n")
+    assert resolve("a", env={}).job == "a"
+    assert resolve(env={"HEADRACE_JOB": "b"}).job == "b"
+    assert resolve(env={"HEADRACE_AGENT": "/run/a.sock"}).job == ""
+    assert resolve(agent="/run/a.sock", env={}).job == ""
+    assert Target.find("a", env={"XDG_STATE_HOME": "/s"}).state == "/s/headrace/a"
+    assert Target.find(env={"HEADRACE_STATE": "/s"}).state == "/s"
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("", ""),
+        ("---\nmodel: shared\n", ""),
+        ("job: 5\n", "5"),
+        ("job : a\r\n", "a"),
+        ("'job': 'a' # b\n", "a"),
+        ('"job":   "a.b"\n', "a.b"),
+        ("jobs: a\n job: b\n# job: c\n", ""),
+    ],
+)
+def test_one_key_of_the_settings_file_is_read(tmp_path: Path, text: str, job: str) -> None:
+    (tmp_path / "s").write_text(text, newline="")
+    assert job_of_folder(str(tmp_path / "s")) == job
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: shared\njob: [a]\n", r"headrace.yaml:2: job: \[a\]: not a job's name"),
+        ("job:\n  a\n", "headrace.yaml:1: job:: not a job's name"),
+        ("job: a b\n", "not a job's name"),
+        ("job: a#b\n", "not a job's name"),
+        ("job: 'a\n", "not a job's name"),
+        ("job: ../a\n", "not a job's name"),
+        ("job: &x a\n", "set HEADRACE_JOB"),
+        ("{job: a}\n", "lines of `name: value`"),
+        ("--- {job: a}\n", "lines of `name: value`"),
+        ("? job\n: a\n", "lines of `name: value`"),
+        ("job: a\njob: b\n", "2 jobs, a and b"),
+    ],
+)
+def test_no_job_is_guessed_from_what_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "headrace.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        resolve(env={})

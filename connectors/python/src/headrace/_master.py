@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import DatasetError, MasterUnavailable, PushError
+from ._settings import job_of_folder
 
 log = logging.getLogger("headrace")
 
@@ -75,7 +76,10 @@ class Target:
         """Arguments, else HEADRACE_*, else the state folder, as the tools do it."""
         env = os.environ if env is None else env
         base = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME", "/"), ".local", "state")
-        state = env.get("HEADRACE_STATE") or os.path.join(base, "headrace", job or env.get("HEADRACE_JOB") or "default")
+        job = job or env.get("HEADRACE_JOB")
+        if not job and not env.get("HEADRACE_STATE"):
+            job = job_of_folder()
+        state = env.get("HEADRACE_STATE") or os.path.join(base, "headrace", job or "default")
         files = [env.get(f"HEADRACE_TLS_{part}", "") for part in ("CERT", "KEY", "CA")]
         if any(files) and not all(files):
             raise ValueError("TLS needs all three of HEADRACE_TLS_CERT, HEADRACE_TLS_KEY and HEADRACE_TLS_CA")

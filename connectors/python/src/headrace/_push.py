@@ -101,7 +101,7 @@ class Pusher:
 
     The master's address and the token are found as the ``headrace`` command finds them:
     arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
-    folder of the job (HEADRACE_STATE, HEADRACE_JOB). The file headrace.yaml is not read.
+    folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml, of which nothing else is read).
 
     upload: this process puts chunks into the dataset's bucket itself, and only the commit goes
     to the master (landing_storage: s3://...). True takes AWS_ACCESS_KEY_ID,

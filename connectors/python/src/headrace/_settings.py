@@ -1,10 +1,11 @@
 """Finds out rank, world size and the rest: from arguments, else HEADRACE_*, else the
-launcher's variables."""
+launcher's variables. The job may also stand in ./headrace.yaml, as for the command."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,13 +43,17 @@ def resolve(
     resume: str | None = None,
     env: Environment | None = None,
 ) -> Settings:
-    """Arguments, else HEADRACE_*, else torchrun's variables, else 0 of 1.
+    """Arguments, else HEADRACE_*, else torchrun's variables, else 0 of 1. Where nobody names
+    the job or the agent's socket, the job is the one of ./headrace.yaml.
 
     Raises ValueError that names the variable or the argument.
     """
     env = os.environ if env is None else env
     check_names(env)
-    job = job if job is not None else env.get("HEADRACE_JOB", "")
+    if job is None:
+        job = env.get("HEADRACE_JOB") or ""
+        if not job and agent is None and not env.get("HEADRACE_AGENT"):
+            job = job_of_folder()
     ranks = _number("rank", rank, env, "HEADRACE_RANK", "RANK", default=0)
     world = _number("world_size", world_size, env, "HEADRACE_WORLD_SIZE", "WORLD_SIZE", default=1)
     if ranks >= world:
@@ -79,13 +84,87 @@ def resolve(
     )
 
 
+SETTINGS_FILE = "headrace.yaml"
+_KEY = re.compile(r"""(?:job|"job"|'job')\s*:(?:\s|$)""")
+_JOB = re.compile(r"""\S+?\s*:\s+(["']?)([A-Za-z0-9][A-Za-z0-9._-]{0,62})\1\s*(?:\s#.*)?""")
+
+
+def job_of_folder(path: str = SETTINGS_FILE) -> str:
+    """The job that the settings file of the current folder names; "": none.
+
+    It reads one key and no more of YAML: a line `job: NAME` that is not indented. Raises
+    ValueError, and never takes another job, if the file may name one in another form.
+    """
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): mend it, or set HEADRACE_JOB to the job's name") from None
+    jobs = []
+    for number, line in enumerate(lines, 1):
+        where = f"{path}:{number}: {line.strip()}"
+        if line.startswith(("{", "?", "&", "!", "--- ")):
+            raise ValueError(f"{where}: only lines of `name: value` are read: write `job: NAME`, or set HEADRACE_JOB")
+        if not _KEY.match(line):
+            continue
+        found = _JOB.fullmatch(line)
+        if found is None:
+            raise ValueError(
+                f"{where}: not a job's name: write `job: NAME` in one line, with letters, digits, dot, dash and "
+                "underscore, or set HEADRACE_JOB"
+            )
+        jobs.append(found[2])
+    if len(jobs) > 1:
+        raise ValueError(f"{path} names {len(jobs)} jobs, {' and '.join(jobs)}: leave one, or set HEADRACE_JOB")
+    return jobs[0] if jobs else ""
+
+
 # Every variable that the package or the command reads.
 _KNOWN = (
-    "AGENT", "ALLOW_BROKER", "ALLOW_ROOT", "ATTEMPT", "BIN", "BUFFER", "CACHE", "ENDED_BY", "HTTP", "JOB",
-    "LANDING_CONNECTION", "LANDING_STORAGE", "LISTEN", "LOCAL_RANK", "LOG_FORMAT", "LOG_LEVEL", "LOST_AFTER",
-    "MASTER", "MEMORY_DIR", "METRICS", "MODEL", "NAME", "OUTPUT", "PEER_LISTEN", "PYTHON", "RANK", "REPLICAS",
-    "REPLICA_BANDWIDTH", "RESUME", "ROLE", "ROLE_TOKEN", "RUN", "SEED", "SESSION_TTL", "SHARED_FRAMES", "STATE",
-    "TLS_CA", "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE", "WORLD_SIZE",
+    "AGENT",
+    "ALLOW_BROKER",
+    "ALLOW_ROOT",
+    "ATTEMPT",
+    "BIN",
+    "BUFFER",
+    "CACHE",
+    "ENDED_BY",
+    "HTTP",
+    "JOB",
+    "LANDING_CONNECTION",
+    "LANDING_STORAGE",
+    "LISTEN",
+    "LOCAL_RANK",
+    "LOG_FORMAT",
+    "LOG_LEVEL",
+    "LOST_AFTER",
+    "MASTER",
+    "MEMORY_DIR",
+    "METRICS",
+    "MODEL",
+    "NAME",
+    "OUTPUT",
+    "PEER_LISTEN",
+    "PYTHON",
+    "RANK",
+    "REPLICAS",
+    "REPLICA_BANDWIDTH",
+    "RESUME",
+    "ROLE",
+    "ROLE_TOKEN",
+    "RUN",
+    "SEED",
+    "SESSION_TTL",
+    "SHARED_FRAMES",
+    "STATE",
+    "TLS_CA",
+    "TLS_CERT",
+    "TLS_KEY",
+    "TOKEN",
+    "TOKEN_FILE",
+    "WORLD_SIZE",
 )
 
 

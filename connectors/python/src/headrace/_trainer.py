@@ -337,7 +337,8 @@ def init(
 
     Each value is the argument, else HEADRACE_JOB, HEADRACE_MASTER, HEADRACE_AGENT
     (a socket's path), HEADRACE_RANK, HEADRACE_WORLD_SIZE, HEADRACE_ATTEMPT, else
-    torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1.
+    torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1. The job may also be
+    that of ./headrace.yaml (`job: NAME`), if neither it nor the agent is named elsewhere.
     resume, else HEADRACE_RESUME, else what the job's datasets say: what to do if the job has a past. ``bound`` (the
     default for a replicated or private model): this process restores before its
     first batch; ``acked`` (shared only, and its default): go on behind what is

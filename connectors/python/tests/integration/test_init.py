@@ -31,7 +31,7 @@ def clicks(rng: random.Random, rows: int) -> list[dict[str, object]]:
             {
                 "at": 1_700_000_000 + i,
                 "user_id": f"u{user}",
-                "page": f"/p/{page}, \"{page}\"",
+                "page": f'/p/{page}, "{page}"',
                 "price": price,
                 "age": "" if i % 11 == 0 else 18 + user % 60,
                 "clicked": int(clicked),
@@ -234,3 +234,29 @@ def test_several_ranks_are_refused_and_write_no_checkpoint(project: Project, rng
     assert "Traceback" not in done.stderr
     assert not (project.folder / "checkpoints").exists()
     assert "several ranks need DDP" in (project.folder / "headrace.yaml").read_text()
+
+
+def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
+    """Beside `headrace up`: no HEADRACE_* variable is needed in the project's folder."""
+    (project.folder / "data" / "d.csv").write_text("x,label\n" + "".join(f"{i},{i % 2}\n" for i in range(100)))
+    project.headrace("init", "data/d.csv")
+    up = subprocess.Popen(
+        [project.binary, "up", "-f", "d.yaml"], cwd=project.folder, env=project.env, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert up.stderr is not None
+        while "trainers can come" not in (line := up.stderr.readline()):
+            assert line, "it ended"
+        done = subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=project.folder,
+            env=project.env,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "end of data: 100 records in this run" in done.stdout
+    finally:
+        up.terminate()
+        up.communicate(timeout=60)
