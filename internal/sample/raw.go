@@ -9,21 +9,27 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Records are the bytes of the first n records of a dataset, before anything is decoded.
-// Tombstones are left out.
-func Records(ctx context.Context, spec *dataset.Spec, open Opener, n int) (all [][]byte, err error) {
+// Raw is a record before anything is decoded.
+type Raw struct {
+	Value  []byte
+	Offset int64
+	Name   string // of its segment: a file's path
+}
+
+// Records are the first n records of a dataset. Tombstones are left out.
+func Records(ctx context.Context, spec *dataset.Spec, open Opener, n int) (all []Raw, err error) {
 	r, err := openReader(spec, open)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	err = r.walk(ctx, func(_ string, _ *decode.Decoder, b *sources.Batch) error {
+	err = r.walk(ctx, func(name string, _ *decode.Decoder, b *sources.Batch) error {
 		for _, rec := range b.Recs {
 			if len(all) == n {
 				return errEnough
 			}
 			if !rec.Tombstone {
-				all = append(all, bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]))
+				all = append(all, Raw{bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]), rec.Offset, name})
 			}
 		}
 		return nil

@@ -43,7 +43,7 @@ func (p *Plan) lookAtFeatures(ctx context.Context, folder string, open sample.Op
 	t := &table{layout: layout{format: "tfrecord"}, rows: len(records)}
 	at := map[string]*field{}
 	for i, r := range records {
-		features, err := decode.ExampleFeatures(r)
+		features, err := decode.ExampleFeatures(r.Value)
 		if err != nil {
 			return nil, advice.Failed.Errorf("for other data in TFRecord files write the spec by hand, with path: $value",
 				"%s, record %d %w", p.About, i, err)

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -39,6 +40,8 @@ type Openers struct {
 	Bucket     func(connection, url string) (storage.Objects, error)
 	Connection string // the operator's, for data on S3; "": what the environment says
 }
+
+const byteOrderMark = "\xef\xbb\xbf"
 
 // Look looks at DATA: a file, a folder, a place on S3 or a topic. folder is where the spec
 // will lie. name is the dataset's; "": it is made of DATA's.
@@ -86,7 +89,14 @@ func (p *Plan) lookAtRecords(ctx context.Context, folder string, open sample.Ope
 	if len(records) == 0 {
 		return nil, advice.NotFound.Errorf("write some records first, and try again", "%s is empty: there is nothing to look at", p.About)
 	}
-	return tableOf(records, p.origin.format, p.About, p.origin.topic)
+	values := make([][]byte, len(records))
+	for i, r := range records {
+		values[i] = r.Value
+		if r.Offset == 0 && !p.origin.topic { // a reader of CSV, TSV or JSON skips it too
+			values[i] = bytes.TrimPrefix(r.Value, []byte(byteOrderMark))
+		}
+	}
+	return tableOf(values, p.origin.format, p.About, p.origin.topic)
 }
 
 // lookAtColumns reads the schema of a Parquet file and the first rows.

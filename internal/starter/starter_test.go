@@ -228,6 +228,36 @@ func TestAParquetFileIsDescribedByItsSchema(t *testing.T) {
 	f.decodes(p, p.Records)
 }
 
+// Excel writes a byte order mark in front of its CSV.
+func TestAByteOrderMarkIsNoPartOfAName(t *testing.T) {
+	const bom = "\xef\xbb\xbf"
+	row := func(i int) string { return fmt.Sprintf("%d,%d", i%2, i) }
+	for name, text := range map[string]string{
+		"a.csv": bom + "label,x\n" + lines(40, row), "quoted.csv": bom + "\"label\",\"x\"\n" + lines(40, row),
+		"a.tsv":    bom + strings.ReplaceAll("label,x\n"+lines(40, row), ",", "\t"),
+		"a.jsonl":  bom + lines(40, func(i int) string { return fmt.Sprintf(`{"label":%d,"x":%d}`, i%2, i) }),
+		"z.csv.gz": zipped(t, bom+"label,x\n"+lines(40, row)), "folder/a.csv": bom + "label,x\n" + lines(20, row),
+		"none.csv": bom + lines(40, row),
+	} {
+		f := newFolder(t)
+		f.write(name, text)
+		n := int64(40)
+		if folder, _, in := strings.Cut(name, "/"); in {
+			f.write("folder/c.csv", text)
+			name = folder
+		}
+		p := f.look(name)
+		want := "label"
+		if name == "none.csv" {
+			want = "f0"
+		}
+		if p.columns[0].name != want || p.columns[0].dtype != "int64" || p.labelName() != want {
+			t.Errorf("%s:\n%s", name, p.Spec())
+		}
+		f.decodes(p, n)
+	}
+}
+
 func TestAFloatOfParquetStaysOneThoughAllItsValuesAreWhole(t *testing.T) {
 	f := newFolder(t)
 	text, err := os.ReadFile("testdata/floats.parquet") // floats.py wrote it
