@@ -57,15 +57,30 @@ func TestAJobBelongsToTheFolderInWhichItWasBegun(t *testing.T) {
 	w.dir = first
 }
 
+// A model that dies with its process and was never saved knows nothing of what was read.
+func TestWithoutACheckpointTheNextRunIsToldThatItTrainsEverythingAgain(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(100)
+	run := []string{"run", "--model", "replicated", "-f", "clicks.yaml", "--", w.self("")}
+	w.ok(run...)
+	r := w.run(run...)
+	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
+		t.Fatalf("the second run has read %d of 100 records: exit %d\n%s", rows, r.code, r.err)
+	}
+	if strings.Contains(r.err, "nothing is left") || !strings.Contains(r.err, "was read before (100 records), and no checkpoint keeps what was learned: all of it is trained again") {
+		t.Errorf("it says\n%s", r.err)
+	}
+}
+
 func TestAFreshRunBeginsAFinishedJobAnew(t *testing.T) {
-	for _, model := range []string{"shared", "replicated"} {
+	for model, says := range map[string]string{"shared": "nothing is left to train on; `headrace run --fresh`", "replicated": "all of it is trained again"} {
 		t.Run(model, func(t *testing.T) {
 			w := newWorld(t)
 			w.clicks(100)
 			run := []string{"run", "--model", model, "-f", "clicks.yaml", "--", w.self("")}
 			fresh := append([]string{"run", "--fresh"}, run[1:]...)
 			w.ok(run...)
-			if r := w.run(run...); !strings.Contains(r.err, "nothing is left to train on; `headrace run --fresh`") {
+			if r := w.run(run...); !strings.Contains(r.err, says) {
 				t.Errorf("a finished job: exit %d\n%s", r.code, r.err)
 			}
 			r := w.run(fresh...)

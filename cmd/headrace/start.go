@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,11 +56,29 @@ func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
 			return err
 		}
 		v := view.DatasetOf(now)
-		if line := v.AtStart(); line != "" {
+		again := false
+		if v.Counts.Settled > 0 {
+			if again, err = nothingKept(ctx, c); err != nil {
+				return err
+			}
+		}
+		if line := v.AtStart(again); line != "" {
 			a.say("%s", line)
 		}
 	}
 	return nil
+}
+
+// nothingKept reports whether a trainer that starts begins with nothing: its model dies with
+// it, and the job keeps no checkpoint that it could go back to.
+func nothingKept(ctx context.Context, c *client) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := c.cuts().Cuts(ctx, &headracev1.CutsRequest{})
+	if err != nil {
+		return false, advice.FromMaster(err, c.target)
+	}
+	return reply.Model != "shared" && !slices.ContainsFunc(reply.Cuts, func(k *headracev1.CutState) bool { return k.State != "voided" }), nil
 }
 
 // forget deletes a dataset: for a run that begins anew.

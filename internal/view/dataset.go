@@ -128,9 +128,12 @@ func (d *Dataset) lag() string {
 }
 
 // AtStart tells the user of a second run what was there before: the dataset is done,
-// has failed, or goes on. It is "" for a dataset that begins.
-func (d *Dataset) AtStart() string {
+// has failed, or goes on. It is "" for a dataset that begins. again: its model is not shared,
+// and no checkpoint is kept, so whoever comes trains everything again.
+func (d *Dataset) AtStart(again bool) string {
 	switch {
+	case again && d.State != "failed" && d.Counts.Settled > 0:
+		return fmt.Sprintf("dataset %s was read before (%s records), and no checkpoint keeps what was learned: all of it is trained again. A headrace.Checkpointer keeps it (docs/CHECKPOINTS.md)", d.Name, d.Records.Text())
 	case d.State == "done":
 		return fmt.Sprintf("dataset %s was read to its end before (%s records): nothing is left to train on; `headrace run --fresh` with the same arguments begins anew", d.Name, d.Records.Text())
 	case d.State == "failed":
