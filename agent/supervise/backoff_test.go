@@ -98,17 +98,3 @@ func TestAnErrorOfACheckpointIsNotRetried(t *testing.T) {
 		}
 	}
 }
-
-func TestTheLastLinesOfTheOnlyWorkerAreNotPrintedTwice(t *testing.T) {
-	for n, times := range map[int]int{1: 1, 2: 3} { // of two the first that failed is shown once more
-		cfg := sh(`echo "what went wrong" >&2; exit 3`)
-		cfg.NProcPerNode, cfg.Model = n, Shared
-		err := Run(t.Context(), cfg)
-		if err == nil {
-			t.Fatal("it did not fail")
-		}
-		if said := cfg.Out.(*lines).String() + err.Error(); strings.Count(said, "what went wrong") > times || strings.Contains(err.Error(), "what went wrong") != (n > 1) {
-			t.Errorf("%d workers:\n%s", n, said)
-		}
-	}
-}

@@ -13,6 +13,7 @@
 //	worker.go     one process: environment, process group, exit
 //	process_linux.go process_other.go  what only Linux can do for us
 //	output.go     lines with their rank in front
+//	alike.go      one error of several ranks is printed once
 //	crash.go      which ends are crashes
 //	failed.go     how ranks ended, for people and exit codes
 package supervise

@@ -15,8 +15,11 @@ type End struct {
 	Rank, Attempt, PID int            // Rank -1: it trains nothing
 	Code               int            // exit status; -1 unknown
 	Signal             syscall.Signal // 0: it exited by itself
-	Stderr             []string       // last lines; none of the only worker of a node, whose output ends with them
+	Stderr             []string       // last lines
 	Final              bool           // a new start would meet the same error
+
+	until int64 // lines of all workers up to its last one of stderr
+	seen  bool  // hardly anything came after its last lines
 }
 
 // Bad reports an end other than exit status 0.
@@ -54,7 +57,7 @@ func (f *Failed) Error() string {
 			b.WriteString("; it is not started again: its error is one of a checkpoint, which a restart would meet again")
 		}
 	}
-	if len(f.Ends) > 0 && len(f.Ends[0].Stderr) > 0 {
+	if len(f.Ends) > 0 && len(f.Ends[0].Stderr) > 0 && !f.Ends[0].seen {
 		fmt.Fprintf(&b, "\n  last lines of %s on stderr:", f.Ends[0].Task)
 		for _, l := range f.Ends[0].Stderr {
 			b.WriteString("\n    " + l)

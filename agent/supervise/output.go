@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // Limits of output. A longer line is cut in pieces, each with its prefix.
@@ -12,16 +13,20 @@ const (
 	keptLines = 20 // of stderr, for the summary
 )
 
-// output is where lines of all ranks go, one whole line at a time.
+// output is where lines of all ranks go, whole lines at a time.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
+
+	written *atomic.Int64 // lines, of this and other outputs on the same screen
 }
 
-func (o *output) line(b []byte) {
+// lines writes n lines, and gives how many there are with them.
+func (o *output) lines(b []byte, n int) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, _ = o.w.Write(b) // the reader has gone: workers go on
+	return o.written.Add(int64(n))
 }
 
 // prefixed puts "[rank] ", or "[role] ", in front of each line of one worker's stream.
@@ -33,6 +38,9 @@ type prefixed struct {
 	buf  []byte // prefix and an unfinished line
 	kept [][]byte
 	keep int
+
+	trace *tracer // of stderr
+	until int64   // lines of all workers, when this one wrote its last
 }
 
 func newPrefixed(to *output, name string, keep int) *prefixed {
@@ -67,8 +75,13 @@ func (p *prefixed) Write(b []byte) (int, error) {
 
 // emit passes the line on and begins the next.
 func (p *prefixed) emit() {
-	p.buf = append(p.buf, '\n')
-	p.to.line(p.buf)
+	if p.trace == nil {
+		p.buf = append(p.buf, '\n')
+		p.until = p.to.lines(p.buf, 1)
+	} else {
+		p.pass(p.trace.line(p.buf[len(p.prefix):]))
+		p.buf = append(p.buf, '\n')
+	}
 	if p.keep > 0 {
 		if len(p.kept) == p.keep {
 			copy(p.kept, p.kept[1:])
@@ -79,12 +92,27 @@ func (p *prefixed) emit() {
 	p.buf = p.buf[:len(p.prefix)]
 }
 
-// flush passes on an unfinished line.
+// pass writes lines together, so that those of another worker do not come between them.
+func (p *prefixed) pass(lines [][]byte) {
+	if len(lines) == 0 {
+		return
+	}
+	var b []byte
+	for _, l := range lines {
+		b = append(append(append(b, p.prefix...), l...), '\n')
+	}
+	p.until = p.to.lines(b, len(lines))
+}
+
+// flush passes on an unfinished line, and a traceback that did not end.
 func (p *prefixed) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.buf) > len(p.prefix) {
 		p.emit()
+	}
+	if p.trace != nil {
+		p.pass(p.trace.rest())
 	}
 }
 

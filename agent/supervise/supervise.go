@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -154,6 +155,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Signals = signals
 	}
 	g := &group{cfg: cfg, ends: make(chan *worker, cfg.NProcPerNode), out: &output{w: cfg.Out}, err: &output{w: cfg.Err}}
+	g.out.written, g.err.written = &g.written, &g.written
 	g.spawner, g.oom = newSpawner(), newMemoryKills("/")
 	defer g.spawner.stop()
 	defer g.waits.Wait()
@@ -165,6 +167,8 @@ type group struct {
 	cfg      Config
 	spawner  *spawner
 	out, err *output
+	written  atomic.Int64 // lines of all workers
+	alike    alike
 	ends     chan *worker
 	waits    sync.WaitGroup
 
@@ -238,6 +242,8 @@ func (g *group) run(ctx context.Context) error {
 	if len(g.failed) == 0 {
 		return nil
 	}
+	first := &g.failed[0]
+	first.seen = g.written.Load()-first.until <= keptLines
 	return &Failed{Ends: g.failed, Signal: by, Restarts: g.restarts, Budget: g.cfg.MaxRestarts}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -126,8 +127,14 @@ func TestAReplicatedJobRestartsTheWholeGroup(t *testing.T) {
 	}
 }
 
+// The last lines of what failed first are in the summary if others wrote much after them.
 func TestTheSummaryNamesRankStatusAndLastLines(t *testing.T) {
-	cfg := sh(`if [ $RANK = 1 ]; then for i in $(seq 30); do echo "line $i" >&2; done; exit 3; fi; exec sleep 60`)
+	ready := filepath.Join(t.TempDir(), "ready")
+	cfg := sh(`if [ $RANK = 1 ]; then
+		while [ ! -e ` + ready + ` ]; do sleep 0.01; done
+		for i in $(seq 30); do echo "line $i" >&2; done; exit 3
+	fi
+	trap 'seq 30; exit 0' TERM; touch ` + ready + `; while :; do sleep 0.01; done`)
 	cfg.NProcPerNode, cfg.Model = 2, Private
 	err := Run(t.Context(), cfg)
 	failed, ok := errors.AsType[*Failed](err)
@@ -246,7 +253,7 @@ func TestWorkersEndWhenTheirSupervisorIsKilled(t *testing.T) {
 
 func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
 	out := newLines()
-	to := &output{w: out}
+	to := &output{w: out, written: &atomic.Int64{}}
 	var wg sync.WaitGroup
 	for rank := range 4 {
 		wg.Go(func() {

@@ -28,7 +28,6 @@ type worker struct {
 	end      End
 	started  time.Time
 	note     string // a file in which it may say why it ends
-	once     bool   // its last lines are not repeated: nothing came after them
 
 	mu     sync.Mutex
 	reaped bool // from then on its pid may be given to another process
@@ -37,12 +36,13 @@ type worker struct {
 func (g *group) startWorker(local, attempt int) (*worker, error) {
 	w := &worker{task: g.tasks[local], attempt: attempt}
 	w.out, w.err = newPrefixed(g.out, w.prefix, 0), newPrefixed(g.err, w.prefix, keptLines)
+	w.err.trace = &tracer{alike: &g.alike, worker: w.name}
 	w.cmd = exec.Command(w.command[0], w.command[1:]...)
 	w.cmd.Dir, w.cmd.Env = g.cfg.Dir, g.environment(local, attempt)
 	w.cmd.Stdout, w.cmd.Stderr = w.out, w.err
 	w.cmd.WaitDelay = pipeWait
 	w.cmd.SysProcAttr = ownGroup()
-	w.started, w.once = time.Now(), g.cfg.NProcPerNode == 1
+	w.started = time.Now()
 	if g.notes != "" {
 		w.note = g.note(local)
 		_ = os.Remove(w.note) // of the attempt before
@@ -67,10 +67,7 @@ func (w *worker) wait() {
 	_ = w.cmd.Wait() // its error is in ProcessState
 	w.out.flush()
 	w.err.flush()
-	w.end = End{Task: w.name, Rank: w.rank, Attempt: w.attempt, PID: pid, Final: w.isFinal()}
-	if !w.once {
-		w.end.Stderr = w.err.last()
-	}
+	w.end = End{Task: w.name, Rank: w.rank, Attempt: w.attempt, PID: pid, Final: w.isFinal(), Stderr: w.err.last(), until: w.err.until}
 	if st, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		w.end.Signal = st.Signal()
 	} else {
