@@ -10,6 +10,7 @@ import headrace
 import numpy as np
 import pytest
 from headrace import _settings
+from headrace._master import Master, Target
 from saving import Agents
 
 
@@ -79,6 +80,24 @@ def test_objects_show_what_they_are(agents: Agents) -> None:
         assert repr(headrace.init()) == "Trainer(job 'demo', model private, rank 0 of 1)"
     assert repr(stream) == "Stream('clicks', 10 rows a batch, closed: 1 batches yielded, 0 unstepped)"
     assert repr(headrace.dataset("clicks")) == "Dataset('clicks')"
+
+
+def test_a_checkpointer_shows_its_folder_and_its_last_save(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        assert repr(ck) == f"Checkpointer('{tmp_path}', rank 0: no save yet)"
+        next(stream)
+        saved = ck.save(stream.step(), {"w": np.zeros(1)})
+        saved.wait(60)
+        assert repr(ck) == f"Checkpointer('{tmp_path}', rank 0: last {saved!r})"
+
+
+def test_a_pusher_shows_its_dataset_and_its_master_and_no_token() -> None:
+    target = Target.find(master="127.0.0.1:9", token="secret", env={})
+    pusher = headrace.Pusher.__new__(headrace.Pusher)
+    pusher.dataset, pusher._master = "clicks", Master(target)
+    assert repr(pusher) == "Pusher('clicks', master 127.0.0.1:9)"
+    assert "secret" not in repr(target)
 
 
 def test_typed_columns_are_what_they_say(agents: Agents) -> None:

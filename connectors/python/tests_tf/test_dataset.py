@@ -76,6 +76,12 @@ def test_each_column_is_what_the_spec_says(rows: Any) -> None:
     assert at == 100
 
 
+def test_an_input_shows_what_it_is(rows: Any) -> None:
+    records = headrace.tensorflow.input_of(headrace.tensorflow.dataset("rows", 100))
+    assert repr(records) == "Input('rows', 100 rows a batch, not opened yet)"
+    assert repr(records.stream) in repr(records)
+
+
 def test_nothing_is_pulled_ahead_unless_the_user_says_so(rows: Any) -> None:
     dataset = headrace.tensorflow.dataset("rows", 10).map(lambda b: (b["dense"], b["id"]))
     records, ids = headrace.tensorflow.input_of(dataset), []

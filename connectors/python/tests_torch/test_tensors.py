@@ -198,3 +198,13 @@ def test_pad_repeats_rows_with_weight_0(agents: Agents) -> None:
             Loader(stream=stream, tail="pad")
     with pytest.raises(ValueError, match='tail=\'x\'; it is "short", "pad" or "drop"'):
         Loader("clicks", 20, tail="x")
+
+
+def test_objects_show_what_they_are(agents: Agents) -> None:
+    agents(total=20)
+    loader = Loader("clicks", 10, tail="pad")
+    assert repr(loader) == "Loader('clicks', 10 rows a batch, tail='pad', not opened yet)"
+    stream = loader.stream
+    assert repr(loader) == f"Loader({stream!r}, tail='pad')"
+    assert repr(headrace.torch.Records(loader)) == f"Records({stream!r})"
+    stream.close()

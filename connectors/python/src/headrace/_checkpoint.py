@@ -460,6 +460,11 @@ class Checkpointer:
         if flash is not None:
             flash.close(ended)
 
+    def __repr__(self) -> str:
+        kinds = "sharded, " * self._sharded + "in memory too, " * (self._flash is not None)
+        last = "no save yet" if self._last is None else f"last {self._last!r}"
+        return f"Checkpointer({self.dir!r}, {kinds}rank {self._trainer.rank}: {last})"
+
     def __enter__(self) -> Checkpointer:
         return self
 

@@ -21,7 +21,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class Target:
 
     address: str | None  # None: what the state folder says
     state: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     tls: tuple[str, str, str] | None = None  # certificate, key, CA
 

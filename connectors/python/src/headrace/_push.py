@@ -210,6 +210,9 @@ class Pusher:
         """Ends the connections. What was not committed never becomes visible."""
         self._master.close()
 
+    def __repr__(self) -> str:
+        return f"Pusher({self.dataset!r}, master {self._master.target.where()})"
+
     def __enter__(self) -> Pusher:
         return self
 

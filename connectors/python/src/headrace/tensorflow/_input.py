@@ -56,6 +56,11 @@ class Input:
             )
         return channel.columns
 
+    def __repr__(self) -> str:
+        if self._stream is not None:
+            return f"Input({self._stream!r})"
+        return f"Input({self._dataset.name!r}, {self._rows} rows a batch, not opened yet)"
+
     @property
     def stream(self) -> Stream:
         """The stream. The first call opens it."""

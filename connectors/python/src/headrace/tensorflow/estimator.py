@@ -86,6 +86,9 @@ class Trainable:
             raise AttributeError(name)
         return getattr(self.inner, name)
 
+    def __repr__(self) -> str:
+        return f"Trainable({type(self.inner).__name__}, model_dir {self.model_dir!r})"
+
     @property
     def is_chief(self) -> bool:
         return self.task.type in CHIEFS

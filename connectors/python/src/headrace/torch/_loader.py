@@ -118,6 +118,13 @@ class Loader(torch.utils.data.IterableDataset[TensorBatch]):
         #: "pad": every batch has all its rows, and a column `weight`.
         self.tail = "pad" if _pads(stream) else tail
 
+    def __repr__(self) -> str:
+        if self._stream is not None:
+            return f"Loader({self._stream!r}, tail={self.tail!r})"
+        assert self._dataset is not None
+        rows = self._more.get("global_rows") or self._rows
+        return f"Loader({self._dataset.name!r}, {rows} rows a batch, tail={self.tail!r}, not opened yet)"
+
     @property
     def stream(self) -> Stream:
         """The stream, which is opened by the first call."""

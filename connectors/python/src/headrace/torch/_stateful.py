@@ -28,6 +28,9 @@ class Records:
     def __init__(self, stream: Stream | Loader) -> None:
         self._stream = stream.stream if isinstance(stream, Loader) else stream
 
+    def __repr__(self) -> str:
+        return f"Records({self._stream!r})"
+
     def state_dict(self) -> dict[str, Any]:
         if not self._stream.stats().batches:
             return {_KEY: _EMPTY}
