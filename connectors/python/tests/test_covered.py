@@ -8,6 +8,7 @@ from pathlib import Path
 import headrace
 import numpy as np
 import pytest
+from headrace._covered import carried
 from saving import Agents, stepped
 
 
@@ -69,6 +70,65 @@ def test_a_framework_s_file_covers_what_its_cut_says(
         ck.bind(cut, tmp_path / "model.bin")
     headrace.shutdown()
     assert [line[:26] for line in said(caplog, UNSAVED)] == ["10 records are in no check"]
+
+
+@pytest.mark.parametrize("model", ["private", "replicated", "shared"])
+def test_records_after_the_last_state_dict_are_counted_at_the_end(
+    agents: Agents, caplog: pytest.LogCaptureFixture, model: str
+) -> None:
+    agents(model=model)
+    with headrace.dataset("clicks").batches(10) as stream:
+        stepped(stream, 2, np.zeros(1))
+        stream.state_dict()
+        stepped(stream, 3, np.zeros(1))
+    headrace.shutdown()
+    (line,) = said(caplog, UNSAVED)
+    assert line.startswith("30 records are in no checkpoint: ")
+    assert ("come again" in line, "do not come again" in line) == (True, model == "shared")
+    assert line.endswith("To keep them, save after the loop too, with the state_dict() of the last step")
+
+
+def test_nothing_is_said_after_a_last_state_dict(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+    agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream:
+        for _ in range(2):
+            stepped(stream, 2, np.zeros(1))
+            stream.state_dict()
+    headrace.shutdown()
+    assert said(caplog, UNSAVED) == []
+
+
+def test_a_loop_that_only_loads_a_state_dict_is_told_what_it_does_not_save(
+    agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut = "00000000000000a1"
+    agents(model="private").answer = lambda call: {"code": "ok", "cut": cut} if call["call"] == "restore" else None
+    with headrace.dataset("clicks").batches(10) as stream:
+        stream.load_state_dict({"id": cut, "step": 0, "datasets": []})
+        stepped(stream, 2, np.zeros(1))
+    headrace.shutdown()
+    assert [line[:32] for line in said(caplog, UNSAVED)] == ["20 records are in no checkpoint:"]
+
+
+def test_what_a_checkpointer_has_saved_is_not_missed_in_a_framework_s_files(
+    agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agents(model="private")
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
+        stepped(stream, 1, np.zeros(1))
+        stream.state_dict()
+        ck.save(stepped(stream, 1, np.zeros(1)), {"w": 1})
+    headrace.shutdown()
+    assert said(caplog, UNSAVED) == []
+
+
+def test_the_first_who_knows_how_to_save_says_it(agents: Agents) -> None:
+    agents(model="private")
+    trainer = headrace.init()
+    generic = carried(trainer)
+    assert "state_dict()" in generic.how
+    assert carried(trainer, "call save()") is generic
+    assert carried(trainer, "call another()").how == "call save()"
 
 
 def test_without_a_checkpointer_nothing_is_said(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ trained, or trained twice, shows.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -351,3 +352,37 @@ def test_two_ranks_of_ddp_go_on_from_memory(job: Any, rng: random.Random, zygote
         assert whole in text, text + job.logs()
         assert "unstepped 0" in text, text
     assert len({text.split("weights ")[1].split(" end")[0] for text in texts}) == 1, texts
+
+
+TO_ITS_END = TRANSFORMERS.replace("max_steps=49", "max_steps=1000").replace("save_steps=7", "save_steps=10")
+
+
+def test_the_trainer_saves_the_last_step_of_data_that_ends_before_max_steps(job: Any, zygote: Zygote) -> None:
+    run = lives(job, zygote, TO_ITS_END, N - 10, KILL="-1")
+    text = run(0)
+    assert "in no checkpoint" not in text, text
+    audit = job.headrace("audit", str(job.folder / "work" / "out"), "-o", "json").stdout
+    assert json.loads(audit)["datasets"][0]["records"]["rows"] == N - 10, audit
+    text = run(0)
+    assert "checkpoint-49" in text, text
+    assert "steps 49" in text, text
+
+
+@pytest.mark.parametrize(
+    ("program", "rows", "how"),
+    [
+        (LIGHTNING, 10, "call trainer.save_checkpoint(PATH) after fit()"),
+        (ACCELERATE, 10, "with the state_dict() of the last step"),
+        (DCP, 10, "call dcp.save() after the loop too"),
+        (TRANSFORMERS.replace("save_steps=7", 'save_strategy="no"'), N - 10, "let the Trainer save"),
+    ],
+    ids=["lightning", "accelerate", "dcp", "transformers"],
+)
+def test_records_in_no_checkpoint_of_a_framework_are_counted_at_the_end(
+    job: Any, zygote: Zygote, program: str, rows: int, how: str
+) -> None:
+    n = N - 10 if "Trainer" in how else N
+    text = lives(job, zygote, program, n, KILL="-1")(0)
+    (line,) = [line for line in text.splitlines() if "in no checkpoint" in line]
+    assert f"{rows} records are in no checkpoint" in line, text
+    assert how in line, text

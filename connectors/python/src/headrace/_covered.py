@@ -1,4 +1,4 @@
-"""Which of this process's rows are in a checkpoint: what a Checkpointer says of the rest."""
+"""Which of this process's rows are in a checkpoint, and what is said of the rest at the end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 
-class Covered:
-    """Rows of this process that the checkpoints of a folder hold."""
+_SAVE = "save after the loop too: ck.save(step, state)"
+_CARRY = "save after the loop too, with the state_dict() of the last step"
 
-    def __init__(self, trainer: Trainer, directory: str) -> None:
+
+class Covered:
+    """Rows of this process that the checkpoints of a folder hold; without a folder: those of a
+    framework, which carry the records of state_dict()."""
+
+    def __init__(self, trainer: Trainer, directory: str = "", how: str = _SAVE) -> None:
         self._trainer, self._directory = trainer, directory
+        #: How to save the last rows, in the words of whoever writes the checkpoints.
+        self.how = how
         self._rows = 0
         self._cuts: dict[int, int] = {}  # by step: rows that were stepped when a cut() was taken
         self._said_inexact = False
+        trainer.covered.append(self)
         trainer.at_end(self._say_rest)
 
     @property
@@ -55,7 +63,10 @@ class Covered:
         )
 
     def _say_rest(self) -> None:
-        rows = self.now - self._rows
+        covered = self._rows
+        if not self._directory:  # who also saves with a Checkpointer has those rows
+            covered = max(other._rows for other in self._trainer.covered)
+        rows = self.now - covered
         if rows <= 0:
             return
         if self._trainer.model == "shared":
@@ -63,6 +74,18 @@ class Covered:
         else:
             then = "after a restore they come again"
         if getattr(sys, "last_value", None) is None:  # else an exception ends the process
-            then += ". To keep them, save after the loop too: ck.save(step, state)"
+            then += f". To keep them, {self.how}"
         verb = "s are" if rows > 1 else " is"
-        log.warning("%d record%s in no checkpoint of %s: %s", rows, verb, self._directory, then)
+        of = f" of {self._directory}" if self._directory else ""
+        log.warning("%d record%s in no checkpoint%s: %s", rows, verb, of, then)
+
+
+def carried(trainer: Trainer, how: str = "") -> Covered:
+    """Of the checkpoints that a framework writes, with the records in them. how: what to do
+    to save the last rows; the first one counts that says it."""
+    found = next((c for c in trainer.covered if not c._directory), None)
+    if found is None:
+        found = Covered(trainer, how=how or _CARRY)
+    elif how and found.how == _CARRY:
+        found.how = how
+    return found

@@ -16,6 +16,7 @@ from ._batch import Batch
 from ._channel import Channel
 from ._claim import Claim, claim
 from ._columns import Column
+from ._covered import carried
 from ._errors import HeadraceError
 from ._feed import Feed
 from ._frame import Frame
@@ -287,8 +288,11 @@ class Stream:
         Raises ValueError, CheckpointError after a minute, and Fenced.
         """
         trainer = self._trainer
+        rows = trainer.rows_stepped()
         number = _cuts.check_step(trainer, step)
-        return dict(_cuts.ask(trainer, number, time.monotonic() + _cuts.CUT_SECONDS).body)
+        state = dict(_cuts.ask(trainer, number, time.monotonic() + _cuts.CUT_SECONDS).body)
+        carried(trainer).saved(rows)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes back to what state_dict() gave: exactly the input without it follows.
@@ -297,6 +301,7 @@ class Stream:
         state. Raises CheckpointError if it is refused, and Fenced.
         """
         _restore.load_carried(self._trainer, dict(state))
+        carried(self._trainer)
 
     # The rest.
 

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _messages as wire
 from ._channel import Channel
@@ -22,6 +22,9 @@ from ._control import Control
 from ._errors import AgentUnavailable, CheckpointError, Fenced, HeadraceError, UnsteppedWarning
 from ._settings import Settings, agents_beside, resolve
 from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._covered import Covered
 
 WELCOME_SECONDS = 30.0  # an agent may wait for its master before it answers
 AGENT_BACK_SECONDS = 5.0  # an agent that was killed is started again within this time
@@ -78,6 +81,8 @@ class Trainer:
         self.not_restored = ""
         self._before_close: list[Callable[[], None]] = []
         self._at_end: list[Callable[[], None]] = []
+        #: Whoever writes checkpoints, and the rows of this process that are in them.
+        self.covered: list[Covered] = []
         self.control = Control(settings, hello, self._channels)
         try:
             self.control.start(time.monotonic() + WELCOME_SECONDS, AGENT_BACK_SECONDS)

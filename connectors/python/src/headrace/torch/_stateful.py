@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace._covered import carried
 from headrace._errors import CheckpointError
 from headrace._stream import Stream
 
@@ -27,6 +28,7 @@ class Records:
 
     def __init__(self, stream: Stream | Loader) -> None:
         self._stream = stream.stream if isinstance(stream, Loader) else stream
+        carried(self._stream._trainer, "call dcp.save() after the loop too")
 
     def __repr__(self) -> str:
         return f"Records({self._stream!r})"

@@ -22,6 +22,7 @@ import sys
 from typing import Any
 
 import torch
+from headrace._covered import carried
 from headrace._stream import Stream
 
 from ._flash import Flash
@@ -72,6 +73,8 @@ class HeadraceCallback(Callback):
         self._last = 0
         self._dumps = False  # the state is taken for memory, and the records are bound to it there
         self._flash = Flash(self._stream, dir, memory_every, storage_every)
+        if not memory_every:
+            carried(self._stream._trainer, "call trainer.save_checkpoint(PATH) after fit()")
 
     def restore(self) -> str | None:
         """Goes back to the newest checkpoint of `dir`, in memory or on storage: a path for

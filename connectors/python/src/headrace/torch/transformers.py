@@ -83,6 +83,11 @@ class HeadraceCallback(TrainerCallback):
         self._checkpoints = self._flash.checkpointer
         self._memory = memory_every > 0
         self._trained = 0
+        self._begun = 0  # the step of the checkpoint that it went on from
+        self._saved = 0  # the step of the newest folder that the Trainer has written
+        self._checkpoints._covered.how = (
+            'let the Trainer save: TrainingArguments(save_strategy="steps", save_steps=...)'
+        )
 
     def restore(self) -> str | None:
         """Goes back to the newest checkpoint: its folder, or None. Every rank calls it."""
@@ -96,7 +101,7 @@ class HeadraceCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Refuses settings with which the Trainer would train other records than it says."""
-        self._trained = 0
+        self._trained, self._begun = 0, state.global_step
         if state.global_step and not args.ignore_data_skip:
             raise ValueError(
                 "set ignore_data_skip=True in TrainingArguments: the stream goes on behind the records of the "
@@ -116,6 +121,12 @@ class HeadraceCallback(TrainerCallback):
         self._stream.step(state.global_step, batches=self._trained + 1)
         self._trained = 0
         self._flash.stepped(state.global_step, lambda: _state_of(state, **more))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> Any:
+        """The data has ended, perhaps before max_steps: has the Trainer save the last steps too."""
+        if args.save_strategy != "no" and state.global_step > max(self._saved, self._begun):
+            control.should_save = True
+        return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """With memory_every, saves the end on storage."""
@@ -143,6 +154,9 @@ class HeadraceCallback(TrainerCallback):
             torch.distributed.barrier()  # other ranks may still write files of theirs
         if self._stream._trainer.rank == 0:
             self._checkpoints.bind(cut, folder)
+        else:
+            self._checkpoints._covered.bound(state.global_step)
+        self._saved = state.global_step
 
 
 def _state_of(state: Any, model: Any, optimizer: Any, lr_scheduler: Any, **_: Any) -> dict[str, Any]:
