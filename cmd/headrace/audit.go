@@ -124,7 +124,7 @@ func (a *app) contains(ctx context.Context, c *manifest.Checkpoint, record strin
 func (a *app) sourceOf(ctx context.Context, files []string) (open ckpt.OpenSource, done func(), err error) {
 	done = func() {}
 	if len(files) > 0 {
-		docs, err := a.readSpecs(files)
+		docs, err := a.readSpecs("headrace audit CKPT", files)
 		return func(name, partition string) (sources.Source, error) {
 			for _, d := range docs {
 				if d.Spec.Name == name {

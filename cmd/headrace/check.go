@@ -31,7 +31,7 @@ inputs meet: the last record of the history and the first ones of the topic.`,
 			if n < 0 {
 				return advice.Usage.Errorf("", "-n %d: must be 0 (all) or more", n)
 			}
-			docs, err := a.readSpecs(files)
+			docs, err := a.readSpecs(cmd.CommandPath(), files)
 			if err != nil {
 				return err
 			}

@@ -179,7 +179,7 @@ func TestAnAuditSaysWhichRecordsAreInTheModel(t *testing.T) {
 		"audit nowhere --contains day_1.tsv/1":  {exitUsage, "nowhere"},
 		"audit ckpt --contains day_1.tsv":       {exitUsage, "TOPIC/PARTITION/OFFSET"},
 		"audit ckpt --contains a/1 --diff ckpt": {exitUsage, "exclude each other"},
-		"audit":                                 {exitUsage, "accepts 1 arg"},
+		"audit":                                 {exitUsage, "headrace audit needs CKPT"},
 	} {
 		if r := w.run(strings.Fields(args)...); r.code != want.code || !strings.Contains(r.err, want.says) {
 			t.Errorf("%s: %d %s", args, r.code, r.err)

@@ -47,7 +47,7 @@ func (a *app) applyCommand() *cobra.Command {
   headrace dataset apply -f clicks.yaml --dry-run    what would change`,
 		Args: cobra.NoArgs,
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, _ []string) error {
-			docs, err := a.readSpecs(files)
+			docs, err := a.readSpecs(cmd.CommandPath(), files)
 			if err != nil {
 				return err
 			}

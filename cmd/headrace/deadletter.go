@@ -217,7 +217,7 @@ have no bytes of their own.`,
 					return advice.Usage.Errorf("take it from the source", "%s has %d bytes, and only the first %d are kept", some[i].ID, some[i].Size, len(some[i].Value))
 				}
 			}
-			p, err := push.Open(cmd.Context(), c.conn, into, push.OnWait((&waits{w: cmd.ErrOrStderr()}).wait))
+			p, err := push.Open(cmd.Context(), c.conn, into, push.OnWait((&waits{w: cmd.ErrOrStderr(), master: c.target.String()}).wait))
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,6 @@ If there is no ` + config.DefaultFile + ` it writes one too, so that the job has
 	cmd.Flags().StringVar(&f.connection, "connection", "", "`name` of the connection for data on S3 (docs/FILES.md)")
 	cmd.Flags().BoolVar(&f.torch, "torch", false, "the program uses torch")
 	cmd.Flags().BoolVar(&f.tf, "tf", false, "the program uses TensorFlow, with Keras")
-	cmd.MarkFlagsMutuallyExclusive("torch", "tf")
 	cmd.Flags().BoolVar(&f.force, "force", false, "write over files that are there")
 	return cmd
 }
@@ -63,6 +62,9 @@ If there is no ` + config.DefaultFile + ` it writes one too, so that the job has
 func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 	if err := a.load(cmd, nil); err != nil {
 		return err
+	}
+	if f.torch && f.tf {
+		return advice.Usage.Errorf("say one of them, or none for numpy", "--torch and --tf are two programs")
 	}
 	out, err := filepath.Abs(f.out)
 	if err != nil {

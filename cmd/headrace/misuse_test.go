@@ -10,6 +10,7 @@ func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(1)
 	w.write("train.py", "")
+	w.write("rows.csv", "x,label\n1,0\n")
 	for _, tc := range []struct {
 		args, env, says string
 		code            int
@@ -19,6 +20,24 @@ func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 		{"up clicks.yaml", "", "`headrace up -f clicks.yaml`", exitUsage},
 		{"run clicks.yaml", "", "`headrace run -f clicks.yaml -- python train.py`", exitUsage},
 		{"run train.py 3", "", "`headrace run -- python train.py 3`", exitUsage},
+		{"run rows.csv", "", "`headrace init rows.csv` writes a spec", exitUsage},
+		{"up rows.csv", "", "`headrace init rows.csv` writes a spec", exitUsage},
+		{"check rows.csv", "", "`headrace init rows.csv` writes a spec", exitUsage},
+		{"run -f rows.csv -- true", "", "rows.csv is data, and a spec is wanted here", exitUsage},
+		{"check -f rows.csv", "", "`headrace init rows.csv` writes a spec", exitUsage},
+		{"dataset apply rows.csv", "", "`headrace init rows.csv` writes a spec", exitUsage},
+		{"run -f clicks.yaml -- pyton train.py", "", "did you mean python", exitNotFound},
+		{"run -- nosuchprogram", "", "there is no program nosuchprogram on PATH", exitNotFound},
+		{"check", "", "as in `headrace check -f clicks.yaml`", exitUsage},
+		{"describe", "", "headrace describe needs NAME", exitUsage},
+		{"audit", "", "headrace audit needs CKPT", exitUsage},
+		{"rewind", "", "headrace rewind needs NAME", exitUsage},
+		{"push", "", "headrace push needs DATASET", exitUsage},
+		{"deadletter list", "", "headrace deadletter list needs DATASET", exitUsage},
+		{"deadletter show clicks", "", "headrace deadletter show needs ID", exitUsage},
+		{"describe clicks views", "", "headrace describe takes NAME only, and got views too", exitUsage},
+		{"version x", "", "headrace version takes no argument, and got x", exitUsage},
+		{"init rows.csv --torch --tf", "", "say one of them", exitUsage},
 		{"run -- python trian.py", "", "did you mean train.py?", exitNotFound},
 		{"trian", "", "`headrace run -- python train.py`", exitUsage},
 		{"staus", "", "did you mean status?", exitUsage},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 				return err
 			}
 			defer closeAll()
-			told := &waits{w: cmd.ErrOrStderr()}
+			told := &waits{w: cmd.ErrOrStderr(), master: c.target.String()}
 			options := []push.Option{push.OnWait(told.wait)}
 			if own {
 				options = append(options, push.Upload(a.putter))
@@ -103,11 +104,14 @@ visible already is not added again. With --rows too, part 3 is transaction ID/3.
 	return cmd
 }
 
-// waits says on stderr why nothing goes on: after two seconds, and then every ten.
+// waits says on stderr why nothing goes on: after two seconds, and then every ten. That there
+// is no master it says at once.
 type waits struct {
-	w io.Writer
+	w      io.Writer
+	master string
 
 	mu    sync.Mutex
+	away  bool      // it was told that there is no master
 	since time.Time // the last wait of this row of waits began or was told
 	last  time.Time
 	told  bool
@@ -126,6 +130,11 @@ func (k *waits) wait(reason error) {
 		k.since, k.told = now, false
 	}
 	k.last = now
+	if st := status.Convert(reason); st.Code() == codes.Unavailable && strings.Contains(st.Message(), "connect") && !k.away {
+		k.since, k.told, k.away = now, true, true
+		fmt.Fprintf(k.w, "headrace: no master answers at %s; waiting for it: `headrace up` starts one\n", k.master)
+		return
+	}
 	quiet := waitsQuiet
 	if k.told {
 		quiet = waitsAgain

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -263,4 +264,19 @@ func TestAnAgentElsewhereReadsPushedRecordsFromTheMaster(t *testing.T) {
 	}
 	agent.stop()
 	master.stop()
+}
+
+// A push without a master waits for one, and says so at once.
+func TestAPushWithoutAMasterSaysAtOnceWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	w.write("rows.jsonl", "{}\n")
+	p := w.start("push", "clicks", "rows.jsonl", "--master", "127.0.0.1:1")
+	p.until("the reason", func() bool {
+		return strings.Contains(p.err.String(), "no master answers at 127.0.0.1:1; waiting for it: `headrace up` starts one")
+	})
+	if strings.Contains(p.err.String(), "trying again") {
+		t.Errorf("it says first\n%s", p.err)
+	}
+	p.signal(syscall.SIGINT)
+	p.wait()
 }

@@ -124,31 +124,6 @@ func noSuchVerb(cmd *cobra.Command, args []string) error {
 	return advice.Usage.Errorf(suggest.Hint(args[0], verbs, "verbs"), "%s has no verb %s", cmd.CommandPath(), args[0])
 }
 
-// asUsage gives wrong arguments of every verb exit code 2 and a hint.
-func asUsage(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				if _, done := errors.AsType[*advice.Error](err); done {
-					return err
-				}
-				if cmd.Flags().Lookup("file") != nil && isYAML(args) {
-					return advice.Usage.Errorf("`"+cmd.CommandPath()+" -f "+args[0]+"`", "%s takes the file of a spec with -f", cmd.CommandPath())
-				}
-				return advice.Usage.Wrap("see `"+cmd.CommandPath()+" --help`", err)
-			}
-			return nil
-		}
-	}
-	for _, c := range cmd.Commands() {
-		asUsage(c)
-	}
-}
-
-func isYAML(args []string) bool {
-	return len(args) > 0 && (strings.HasSuffix(args[0], ".yaml") || strings.HasSuffix(args[0], ".yml"))
-}
-
 // load reads the settings for cmd.
 func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
 	cfg, err := config.Load(config.Places{Flags: cmd.Flags(), Env: os.LookupEnv, Environ: os.Environ(), File: a.file, Defaults: defaults})

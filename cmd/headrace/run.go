@@ -96,10 +96,17 @@ func meant(args []string) error {
 	switch {
 	case len(args) == 0: // of a job's file
 		return nil
+	case isData(args[0]):
+		return isNoSpec(args[0])
 	case isYAML(args):
 		return advice.Usage.Errorf("`headrace run -f "+args[0]+" -- python train.py`", "%s is no program; the file of a spec is named with -f", args[0])
 	case strings.HasSuffix(args[0], ".py") && !strings.Contains(args[0], "/"):
 		return advice.Usage.Errorf("`headrace run -- python "+strings.Join(args, " ")+"`", "%s is no program", args[0])
+	}
+	if err := isProgram(args[0]); err != nil {
+		return err
+	}
+	switch {
 	case !strings.HasPrefix(filepath.Base(args[0]), "python") || len(args) < 2 || !strings.HasSuffix(args[1], ".py"):
 		return nil
 	}

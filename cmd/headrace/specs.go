@@ -18,10 +18,11 @@ func specFlag(cmd *cobra.Command, files *[]string) {
 	}
 }
 
-// readSpecs reads all files, in their order, before anything is done with one.
-func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
-	if len(files) == 0 {
-		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
+// readSpecs reads all files, in their order, before anything is done with one. verb is for the hint.
+func (a *app) readSpecs(verb string, files []string) ([]dataset.Document, error) {
+	example := "as in `" + verb + " -f clicks.yaml`"
+	if len(files) == 0 || slices.Contains(files, "") {
+		return nil, advice.Usage.Errorf(example, "-f names no file")
 	}
 	if first := slices.Index(files, "-"); first >= 0 && slices.Contains(files[first+1:], "-") {
 		return nil, advice.Usage.Errorf("", "-f - is given twice, and there is one standard input")
@@ -47,10 +48,10 @@ func (a *app) readSpecs(files []string) ([]dataset.Document, error) {
 }
 
 func (a *app) readSpec(file string) ([]dataset.Document, error) {
-	switch file {
-	case "":
-		return nil, advice.Usage.Errorf("as in `headrace dataset apply -f clicks.yaml`", "-f names no file")
-	case "-":
+	if isData(file) {
+		return nil, isNoSpec(file)
+	}
+	if file == "-" {
 		text, err := io.ReadAll(io.LimitReader(a.in, 2<<20))
 		if err != nil {
 			return nil, err

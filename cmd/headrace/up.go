@@ -66,7 +66,7 @@ func (a *app) loadUp(cmd *cobra.Command, files []string, defaults map[string]str
 	if len(files) == 0 {
 		return nil, nil
 	}
-	docs, err := a.readSpecs(files)
+	docs, err := a.readSpecs(cmd.CommandPath(), files)
 	if err != nil {
 		return nil, err
 	}

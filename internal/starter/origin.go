@@ -37,6 +37,15 @@ var (
 	packed = []string{".gz", ".gzip", ".zst", ".zstd", ".bz2"}
 )
 
+// IsData reports whether a file's name is one of data, and of nothing else.
+func IsData(name string) bool {
+	end := strings.ToLower(ending(name))
+	for _, p := range packed {
+		end = strings.TrimSuffix(end, p)
+	}
+	return suffixes[end] != "" && end != ".json"
+}
+
 // notYet are schemes of places that are not read, and the way round.
 var notYet = map[string]string{
 	"gs":   "gsutil -m rsync -r %s data",
