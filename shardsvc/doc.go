@@ -102,8 +102,8 @@
 //
 // The group offers:
 //
-//	drop dropsUnknown endGeneration fence fenceRank inRounds olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind setTopStep
-//	setWorldSize startGeneration
+//	drop dropsUnknown endGeneration fence fenceRank giveWay inRounds olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind
+//	setTopStep setWorldSize startGeneration
 //
 // Checkpoints: which records are in which model.
 //

@@ -254,6 +254,7 @@ type Report struct {
 	Lost        bool // ReportDatasetFailed: the source has lost records
 	Bad         bool // ReportExcluded: a record that cannot be decoded
 	Old         bool // ReportExcluded: records that are too old
+	Over        bool // ReportGenerationEnded, ReportRestored: nobody of the group before was left when a new one came
 	Cut         uint64
 	Step        int64
 	Path        string

@@ -38,13 +38,22 @@ func (gr *group) startGeneration(world uint32) {
 // endGeneration ends the generation, because a member was lost. All other members are
 // fenced, and what they hold becomes pending. Nothing is granted or acked until a new
 // group starts.
-func (gr *group) endGeneration(reason string) {
+func (gr *group) endGeneration(reason string) { gr.endsGeneration(reason, false) }
+
+// giveWay ends the generation for a group that has come. over: nobody of this one is left.
+func (gr *group) giveWay(reason string) {
+	over := len(gr.workers) == 0
+	gr.endsGeneration(reason, over)
+}
+
+func (gr *group) endsGeneration(reason string, over bool) {
 	if gr.genEnded {
 		return
 	}
+	gr.over = over
 	gr.genEnded = true
 	gr.jobDirty = true
-	gr.ledger.report(Report{Kind: ReportGenerationEnded, Units: int64(gr.generation), Reason: reason})
+	gr.ledger.report(Report{Kind: ReportGenerationEnded, Units: int64(gr.generation), Reason: reason, Over: over})
 	gr.kind.generationEnded(reason)
 	for len(gr.workers) > 0 {
 		w := gr.workers[len(gr.workers)-1]

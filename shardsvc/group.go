@@ -12,6 +12,7 @@ type group struct {
 	began     Time   // this term, on the shell's clock
 	worldSize uint32 // of the generation
 	topStep   int64  // the highest one reported in the generation
+	over      bool   // nobody of the generation before was left when this one came
 
 	agents   []*agent // in order of arrival
 	byName   map[string]*agent

@@ -28,13 +28,13 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 	case !newcomer:
 		return again, true
 	case r.generation == ck.generation:
-		ck.group.endGeneration(fmt.Sprintf("another process came for rank %d", r.no))
+		ck.group.giveWay(fmt.Sprintf("another process came for rank %d", r.no))
 		return ck.startGeneration(world, j.Resume), true
 	case world != ck.group.worldSize && ck.group.olderThanAll(at):
 		ck.group.refuseOlder(a, j, fmt.Sprintf("a newer group of %d has joined since this process of a group of %d was started", ck.group.worldSize, world))
 		return again, false
 	case world != ck.group.worldSize:
-		ck.group.endGeneration(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
+		ck.group.giveWay(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
 		return ck.startGeneration(world, j.Resume), true
 	case j.Resume == ResumeStart && ck.checkpoints.choice != 0:
 		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", ck.restored))

@@ -245,7 +245,7 @@ func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 func (ck *checkpoints) choose(r *rank, t *target) (again comesAgain) {
 	again = ck.chosen(r, t)
 	if t.kept != nil || again.units > 0 {
-		x := Report{Kind: ReportRestored, Cut: t.id(), Units: again.units, Records: again.Tally, Path: t.path}
+		x := Report{Kind: ReportRestored, Cut: t.id(), Units: again.units, Records: again.Tally, Path: t.path, Over: ck.group.over}
 		if t.kept != nil {
 			x.Step = t.kept.step
 		}

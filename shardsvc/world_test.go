@@ -238,5 +238,8 @@ func (r Report) text() string {
 	if r.Reason != "" {
 		fmt.Fprintf(&b, " (%s)", r.Reason)
 	}
+	if r.Over {
+		b.WriteString(" over")
+	}
 	return b.String()
 }

@@ -70,6 +70,9 @@ func TestWithoutACheckpointTheNextRunIsToldThatItTrainsEverythingAgain(t *testin
 	if strings.Contains(r.err, "nothing is left") || !strings.Contains(r.err, "was read before (100 records), and no checkpoint keeps what was learned: all of it is trained again") {
 		t.Errorf("it says\n%s", r.err)
 	}
+	if strings.Contains(r.err, "level=WARN") {
+		t.Errorf("nothing went wrong, and it warns:\n%s", r.err)
+	}
 }
 
 func TestAFreshRunBeginsAFinishedJobAnew(t *testing.T) {

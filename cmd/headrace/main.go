@@ -3,7 +3,8 @@
 // agent. It holds flags, wiring and exit codes. What a verb decides lies in packages that
 // a test can call: internal/view, internal/ckpt, internal/sample.
 //
-//	main.go      starts; root.go the tree of verbs; signals.go SIGINT and SIGTERM
+//	main.go      starts; root.go the tree of verbs; arguments.go wrong arguments of verbs;
+//	             signals.go SIGINT and SIGTERM
 //	errors.go    errors to exit codes and hints
 //	output.go    table, json, yaml
 //	kinds.go     the sources that this program reads; adapters.go opens them

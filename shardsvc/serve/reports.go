@@ -111,10 +111,31 @@ func (s *Server) report(reports []shardsvc.Report) {
 		if r.Kind == shardsvc.ReportPauseEnded && r.Reason != "" {
 			how = said{slog.LevelWarn, "an exact save has failed: its trainers were paused, and go on"}
 		}
+		if over, ok := ofNewRun(r); ok {
+			how = over
+		}
 		if s.cfg.Logger.Enabled(context.Background(), how.level) {
 			s.cfg.Logger.LogAttrs(context.Background(), how.level, how.text, attrs(r)...)
 		}
 	}
+}
+
+// ofNewRun is what is said when a new run of a group that has ended begins: nothing went wrong.
+func ofNewRun(r *shardsvc.Report) (how said, ok bool) {
+	switch {
+	case r.Kind == shardsvc.ReportGenerationEnded && r.Over:
+		return said{slog.LevelInfo, "a new group of trainers comes after one that has ended"}, true
+	case r.Kind == shardsvc.ReportRestored && r.Cut == 0:
+		how = said{slog.LevelWarn, "training begins from the start, and goes back to no checkpoint"}
+	case r.Kind == shardsvc.ReportRestored:
+		how = sayings[r.Kind]
+	default:
+		return how, false
+	}
+	if r.Over || r.Units == 0 {
+		how.level = slog.LevelInfo
+	}
+	return how, true
 }
 
 // class returns the part of a reason before the colon, as the label of a counter.
