@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import pickle
 import re
 import socket
 from pathlib import Path
@@ -113,3 +115,55 @@ def test_typed_columns_are_what_they_say(agents: Agents) -> None:
         b.array("tags")
     with pytest.raises(KeyError, match="the batch has the columns id, dense, tags, text"):
         b.text("txt")
+
+
+def test_a_checkpointer_without_its_folder_or_its_stream_says_what_comes_where(agents: Agents, tmp_path: Path) -> None:
+    agents()
+    says = r"the folder comes first and then a stream, as in Checkpointer\(\"checkpoints\", headrace\.dataset"
+    with pytest.raises(TypeError, match=r"Checkpointer\('ck', 's'\): " + says):
+        headrace.Checkpointer("ck", "s")  # type: ignore[arg-type]
+    with headrace.dataset("clicks").batches(10) as stream:
+        with pytest.raises(TypeError, match=says):
+            headrace.Checkpointer(stream)  # type: ignore[arg-type]
+
+        class Loader:
+            def __init__(self, stream: headrace.Stream) -> None:
+                self.stream = stream
+
+        with pytest.raises(TypeError, match=r"a Loader's stream is loader\.stream"):
+            headrace.Checkpointer(tmp_path, Loader(stream))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["max_wait", "max_unanswered"])
+def test_a_time_that_is_no_number_is_named(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}='2'; it is seconds, as in {name}=2\.0"):
+        headrace.dataset("clicks").batches(10, **{name: "2"})  # type: ignore[arg-type]
+
+
+def test_next_of_a_dataset_names_batches() -> None:
+    with pytest.raises(
+        TypeError, match=r"stream = headrace\.dataset\('clicks'\)\.batches\(1024\), then next\(stream\)"
+    ):
+        next(headrace.dataset("clicks"))
+
+
+def test_a_method_that_a_dataset_does_not_have_names_the_one_that_was_meant() -> None:
+    d = headrace.dataset("clicks")
+    with pytest.raises(AttributeError, match=r"has no 'batch': did you mean batches\?"):
+        d.batch(10)
+    with pytest.raises(AttributeError, match=r"has no 'step': did you mean steps\?"):
+        d.step(1)
+    with pytest.raises(AttributeError, match=r"has no 'xyz'$"):
+        d.xyz()
+    assert pickle.loads(pickle.dumps(d)).name == "clicks"
+
+
+def test_two_threads_that_ask_at_the_same_time_are_told_that_one_may(agents: Agents) -> None:
+    agents()
+    with headrace.dataset("clicks").batches(10) as stream:
+        with stream._feed.asking, concurrent.futures.ThreadPoolExecutor(1) as other:  # this thread is inside next()
+            with pytest.raises(headrace.HeadraceError, match="one thread at a time may"):
+                other.submit(next, stream).result(60)
+        with concurrent.futures.ThreadPoolExecutor(1) as other:  # one after the other may
+            assert len(other.submit(next, stream).result(60)) == 10
+        stream.step()

@@ -98,6 +98,12 @@ class Checkpointer:
         full_every: int = 10,
         files: Iterable[str] = (),
     ) -> None:
+        if not isinstance(dir, (str, os.PathLike)) or (stream is not None and not hasattr(stream, "_trainer")):
+            own = "; a Loader's stream is loader.stream" if hasattr(stream, "stream") else ""
+            raise TypeError(
+                f"Checkpointer({dir!r}, {stream!r}): the folder comes first and then a stream, as in "
+                f'Checkpointer("checkpoints", headrace.dataset("clicks").batches(1024)){own}'
+            )
         if keep < 1:
             raise ValueError(f"keep={keep}; at least the newest checkpoint stays")
         if not timeout > 0 or not pause_timeout > 0:

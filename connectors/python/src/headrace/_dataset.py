@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
+from numbers import Real
 from operator import index
 from typing import Any, Literal, NoReturn
 
@@ -15,6 +17,12 @@ from ._stream import Stream
 from ._trainer import Trainer, init
 
 MAX_ROWS = 1 << 27
+
+
+def _seconds(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r}; it is seconds, as in {name}=2.0")
+    return float(value)
 
 
 class Dataset:
@@ -90,12 +98,12 @@ class Dataset:
         count = request["rows"]
         if ack not in ("step", "auto"):
             raise ValueError(f'ack={ack!r}; it is "step" or "auto"')
-        if max_wait is not None and not max_wait > 0:
+        if max_wait is not None and not _seconds(max_wait, "max_wait") > 0:
             raise ValueError(f"max_wait={max_wait!r}; it is seconds, more than 0, or None")
         request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
         request["ack"] = ack
         if max_unanswered is not None:
-            if not max_unanswered > 0:
+            if not _seconds(max_unanswered, "max_unanswered") > 0:
                 raise ValueError(f"max_unanswered={max_unanswered!r}; it is seconds, more than 0, or None: the TTL")
             request["max_unanswered"] = float(max_unanswered)
         if tail not in ("short", "pad", "drop"):
@@ -217,6 +225,18 @@ class Dataset:
         raise TypeError(
             f"a dataset is read in batches of so many rows: for b in headrace.dataset({self.name!r}).batches(1024)"
         )
+
+    def __next__(self) -> NoReturn:
+        raise TypeError(
+            "a dataset is read in batches of so many rows, by a stream: stream = "
+            f"headrace.dataset({self.name!r}).batches(1024), then next(stream)"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = ("batches", "steps", "name")
+        near = "batches" if name.startswith("batch") else next(iter(difflib.get_close_matches(name, known, 1)), "")
+        hint = f": did you mean {near}?" if near and not name.startswith("_") else ""
+        raise AttributeError(f"a Dataset has no {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"

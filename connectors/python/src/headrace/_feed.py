@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from typing import Any
 
@@ -31,6 +32,8 @@ class Feed:
     """Frames of one stream, in order, over as many connections as it takes."""
 
     def __init__(self, path: str, incarnation: str, channel: Channel) -> None:
+        #: Held by the thread that asks for the next batch.
+        self.asking = threading.RLock()
         #: next() may yield up to this batch without asking us for anything.
         self.carefree_until = 0
         self._path = path

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _messages as wire
-from ._errors import HeadraceError
 from ._regions import SPACE
 
 ALIGN = 64  # bytes; frames and all buffers in them begin at a multiple of it
@@ -83,13 +82,7 @@ class Receiver:
         part = self._part
         if part.header is not None or part.counts:
             return True
-        try:
-            return bool(self._poll.poll(seconds * 1000))
-        except RuntimeError:  # of poll objects: another thread is in this one
-            raise HeadraceError(
-                "two threads ask this stream for batches at the same time: let one thread read and hand the batches "
-                "on, as through queue.Queue, or open a stream for each thread"
-            ) from None
+        return bool(self._poll.poll(seconds * 1000))
 
     def peek(self) -> tuple[wire.Header, NDArray[np.uint8]]:
         """The next message, the same one until take(); blocks.

@@ -132,7 +132,15 @@ class Stream:
             self._ack_yielded()
         if channel.closed and channel.fault is None:
             raise HeadraceError("the stream is closed")
-        frame = feed.frame(yielded)
+        if not feed.asking.acquire(blocking=False):
+            raise HeadraceError(
+                "two threads ask this stream for batches at the same time, and one thread at a time may: let one read "
+                "and hand the batches on, as through queue.Queue, or open a stream for each thread"
+            )
+        try:
+            frame = feed.frame(yielded)
+        finally:
+            feed.asking.release()
         if frame is None:
             raise StopIteration
         with self._swap:  # give_back() may come from another thread
