@@ -169,7 +169,7 @@ func (d *Decoder) splitHeader(line []byte) ([]string, error) {
 	names := make([]string, len(h.slots))
 	for i, s := range h.slots {
 		names[i] = string(h.bytesOf(s))
-		if slices.Contains(names[:i], names[i]) {
+		if names[i] != "" && slices.Contains(names[:i], names[i]) { // one without a name is read by its number
 			return nil, fmt.Errorf("header line %q: two fields are called %q", excerpt(line), names[i])
 		}
 	}

@@ -21,6 +21,7 @@ type stats struct {
 	sum, squares           float64
 	distinct               map[string]struct{}
 	ragged                 bool
+	spaced                 int  // texts that would be numbers without their spaces
 	clock                  bool // a time, by its type
 	real                   bool // floats, by its type: also if all of them are whole
 	single                 bool // float32, by its type
@@ -82,15 +83,18 @@ func (s *stats) text(v string) {
 		s.total++
 		s.missing++
 		return
-	case "true", "false":
+	case "true", "True", "TRUE", "false", "False", "FALSE":
 		s.total++
 		s.bools++
-		s.remember(v)
+		s.remember(strings.ToLower(v))
 		return
 	}
 	if isNumber(v) && strings.TrimSpace(v) == v {
 		s.number(v)
 		return
+	}
+	if isNumber(v) {
+		s.spaced++
 	}
 	s.total++
 	s.word(v)
@@ -162,6 +166,18 @@ func (s *stats) remember(v string) {
 
 func (s *stats) there() int    { return s.ints + s.floats + s.bools + s.texts }
 func (s *stats) numbers() bool { return s.texts == 0 && s.bools == 0 && s.ints+s.floats > 0 }
+
+// yesNo reports whether all values are two words for yes and no, which no column reads as a bool.
+func (s *stats) yesNo() bool {
+	for v := range s.distinct {
+		switch strings.ToLower(v) {
+		case "yes", "no", "y", "n", "t", "f", "on", "off":
+		default:
+			return false
+		}
+	}
+	return len(s.distinct) == 2 && s.ints+s.floats+s.bools == 0
+}
 
 // role is what a program does with a column.
 type role int

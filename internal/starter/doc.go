@@ -3,7 +3,8 @@
 // uses it. It takes no lease and asks no master.
 //
 //	look.go     Look: from DATA to a Plan
-//	origin.go   what DATA names: files or a topic; part.go one of the files, data on S3
+//	origin.go   what DATA names: files or a topic; part.go one of the files, data on S3;
+//	            container.go archives and the like, which are not read
 //	partitions.go what the folders key=value of files say
 //	fields.go   records to named values: JSON, fields between delimiters
 //	features.go TFRecord: features to named values

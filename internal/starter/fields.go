@@ -39,6 +39,9 @@ type field struct {
 // tableOf cuts records into fields. hint is the format that a file's name tells.
 func tableOf(records [][]byte, hint, about string, topic bool) (*table, error) {
 	for _, r := range records {
+		if !utf8.Valid(r) && looksLikeLatin1(records) {
+			return nil, advice.Failed.Errorf("if it is Latin-1: `iconv -f latin1 -t utf-8 "+about+" > utf8.csv`; from Windows it is mostly -f cp1252", "%s is text, and not in UTF-8", about)
+		}
 		if !utf8.Valid(r) || bytes.IndexByte(r, 0) >= 0 {
 			return nil, advice.Failed.Errorf("for rows of one size, write the spec by hand: docs/DATASETS.md#binary",
 				"%s holds bytes that are no text: it is neither CSV, TSV, JSON lines, Parquet nor TFRecord", about)
@@ -68,6 +71,24 @@ func tableOf(records [][]byte, hint, about string, topic bool) (*table, error) {
 		}
 	}
 	return delimited(records, delimiter, topic)
+}
+
+// looksLikeLatin1 reports whether the records are text but for its bytes above 127: few of
+// them, and no control bytes.
+func looksLikeLatin1(records [][]byte) bool {
+	all, high := 0, 0
+	for _, r := range records {
+		for _, b := range r {
+			switch {
+			case b >= 0xa0 || b >= 0x80 && b != 0x81:
+				high++
+			case b < ' ' && b != '\t' && b != '\r':
+				return false
+			}
+		}
+		all += len(r)
+	}
+	return high > 0 && high*3 < all
 }
 
 func linesTable(topic bool) *table {
@@ -124,7 +145,7 @@ func delimited(records [][]byte, delimiter byte, topic bool) (*table, error) {
 			if slices.Index(first, name) != i || name == "" || name[0] == '$' || isNumber(name) {
 				path = strconv.Itoa(i)
 			}
-			t.fields = append(t.fields, &field{name: name, path: path})
+			t.fields = append(t.fields, &field{name: strings.TrimSpace(name), path: path})
 		}
 	} else {
 		for i := range width {
@@ -177,12 +198,16 @@ func isHeader(rows [][]string) bool {
 	first := rows[0]
 	rows = slices.Clone(rows)
 	rows = append(rows[:1], slices.DeleteFunc(rows[1:], func(row []string) bool { return slices.Equal(row, first) })...) // of other files
-	words, names := 0, true
+	words, named, names := 0, 0, true
 	for i, v := range first {
+		v = strings.TrimSpace(v)
+		if v != "" {
+			named++
+		}
 		if v != "" && !isNumber(v) {
 			words++
 		}
-		names = names && wordy.MatchString(v) && slices.Index(first, v) == i
+		names = names && wordy.MatchString(v) && slices.Index(first, first[i]) == i
 	}
 	if len(rows) == 1 {
 		return names
@@ -200,7 +225,7 @@ func isHeader(rows [][]string) bool {
 			}
 			apart = apart && (i >= len(row) || row[i] != v)
 		}
-		if numbers > 0 && v != "" && !isNumber(v) && 2*words > len(first) {
+		if numbers > 0 && v != "" && !isNumber(v) && 2*words > named {
 			return true
 		}
 	}

@@ -183,6 +183,12 @@ func (p *Plan) choose(t *table) {
 			}
 			continue
 		}
+		if f.seen.yesNo() {
+			p.Notes = append(p.Notes, fmt.Sprintf("field %s holds words for yes and no: they are hashed. To predict it, write them as true and false, or 1 and 0", orPath(f)))
+		}
+		if f.seen.spaced > 0 {
+			p.Notes = append(p.Notes, fmt.Sprintf("field %s has numbers with a space in front, which are read as text: `sed 's/, /,/g' IN > OUT` takes the spaces away", orPath(f)))
+		}
 		c.name = unused(c.name, used)
 		p.columns, fields = append(p.columns, c), append(fields, f)
 	}

@@ -26,6 +26,7 @@ type origin struct {
 	file   string                               // one of the files, for people
 	part   func(context.Context) (*part, error) // opens it
 	topic  bool
+	many   bool    // files, in a folder
 	keyed  []keyed // folders key=value that files lie in
 }
 
@@ -130,7 +131,9 @@ func filesOrigin(ctx context.Context, data, folder string) (*origin, error) {
 	name, paths := o.files(names, one)
 	o.file = filepath.Join(root, name)
 	o.part = func(context.Context) (*part, error) { return openPart(o.file) }
-	o.say(ctx)
+	if err := o.say(ctx); err != nil {
+		return nil, err
+	}
 	if rel, err := filepath.Rel(folder, root); err == nil && filepath.IsLocal(rel) {
 		root = rel // the spec may be moved together with the data
 	}
@@ -147,6 +150,7 @@ func (o *origin) files(names []string, one string) (name, paths string) {
 	if one != "" {
 		return one, one
 	}
+	o.many = len(names) > 1
 	end := commonest(names)
 	names = slices.DeleteFunc(names, func(n string) bool { return ending(n) != end })
 	o.partitions(names)
@@ -157,7 +161,10 @@ func (o *origin) files(names []string, one string) (name, paths string) {
 }
 
 // say finds the format by the file's name, or by how the file begins.
-func (o *origin) say(ctx context.Context) {
+func (o *origin) say(ctx context.Context) error {
+	if err := o.isContainer(ctx); err != nil {
+		return err
+	}
 	end := strings.ToLower(ending(o.file))
 	for _, p := range packed {
 		end = strings.TrimSuffix(end, p)
@@ -165,6 +172,7 @@ func (o *origin) say(ctx context.Context) {
 	if o.format = suffixes[end]; o.format == "" && isTFRecord(ctx, o.part) {
 		o.format = "tfrecord"
 	}
+	return nil
 }
 
 func namesBelow(root string) (names []string, err error) {

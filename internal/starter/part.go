@@ -93,7 +93,9 @@ func bucketOrigin(ctx context.Context, where string, by Openers) (*origin, error
 		}
 		return &part{&objectReader{ctx, objects, is}, is.Size, func() error { return nil }}, nil
 	}
-	o.say(ctx)
+	if err := o.say(ctx); err != nil {
+		return nil, err
+	}
 	o.fields = []string{field + ": " + plain(root)}
 	if by.Connection != "" {
 		o.fields = append(o.fields, "connection: "+plain(by.Connection))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/sample"
 	"github.com/headrace/headrace/sources"
 )
@@ -24,6 +26,10 @@ func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error
 			return err
 		}
 		checked, err := sample.Check(ctx, spec, open, tried)
+		if err != nil && p.layout.header && p.origin.many && strings.Contains(err.Error(), "there is no field") {
+			return advice.Failed.Errorf("one dataset is files with the same fields: look at one of them, as in `headrace init "+p.origin.file+"`, or give each kind a folder",
+				"the files have different headers: %s is the first of them, and another one is different: %w", p.origin.file, err)
+		}
 		if err != nil {
 			return err
 		}

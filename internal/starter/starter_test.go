@@ -114,6 +114,12 @@ func TestASpecIsWrittenForWhatTheRecordsAre(t *testing.T) {
 			}
 			return `{"target":2.5}`
 		}), 40, []string{"{name: x, path: /x, dtype: int64, default: 0}"}, "target"},
+		{"a header with spaces", "sp.csv", "x, label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }), 30,
+			[]string{`{name: label, path: " label", dtype: int64}`}, "label"},
+		{"a header with several empty names", "gaps.csv", "x,,,label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d,%d,%d", i, i, i, i%2) }), 30,
+			[]string{"header: true", `{name: f1, path: "1"`, `{name: f2, path: "2"`}, "label"},
+		{"a label of True and False", "b.csv", "x,label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%s", i, []string{"True", "False"}[i%2]) }), 30,
+			[]string{"{name: label, path: label, dtype: bool}"}, "label"},
 		{"text without fields", "notes.txt", lines(20, func(i int) string { return strings.Repeat("word ", i+1) }), 20, []string{"decode: lines"}, ""},
 		{"one record", "one.csv", "1,2.5,x\n", 1, []string{`{name: f0, path: "0"`}, "f1"},
 		{"CRLF", "crlf.csv", "a,label\r\n1,0\r\n2,1\r\n", 2, []string{"header: true", "{name: label, path: label, dtype: int64}"}, "label"},
@@ -160,6 +166,17 @@ func TestValuesThatOnlyComeLaterAreReadToo(t *testing.T) {
 	for _, line := range []string{"{name: x, path: x, dtype: float64, default: 0}", "{name: z, path: z, dtype: int64, hash: {buckets: 100000}}"} {
 		if !strings.Contains(p.Spec(), line) {
 			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+		}
+	}
+}
+
+func TestValuesThatAreNearlyALabelAreNoted(t *testing.T) {
+	f := newFolder(t)
+	f.write("yes.csv", "x,clicked\n"+lines(30, func(i int) string { return fmt.Sprintf("%d,%s", i, []string{"yes", "no"}[i%2]) }))
+	f.write("spaces.csv", "x, label\n"+lines(30, func(i int) string { return fmt.Sprintf("%d, %d", i, i%2) }))
+	for name, says := range map[string]string{"yes.csv": "field clicked holds words for yes and no", "spaces.csv": "field label has numbers with a space in front"} {
+		if p := f.look(name); !strings.Contains(strings.Join(p.Notes, "\n"), says) {
+			t.Errorf("%s: %q", name, p.Notes)
 		}
 	}
 }
@@ -299,6 +316,14 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	f.write("array.json", "[1,2]\n")
 	f.write("twice.csv", "a,a\n1,2\n3,4\n")
 	f.write("bin.dat", "\x00\x01\x02\n\xff\xfe")
+	f.write("latin.csv", "name,label\n"+lines(20, func(i int) string { return fmt.Sprintf("caf\xe9%d,%d", i, i%2) }))
+	f.write("data.zip", "PK\x03\x04 and so on")
+	f.write("book.xlsx", "PK\x03\x04 and so on")
+	f.write("a.npy", "\x93NUMPY\x01\x00 and so on")
+	f.write("t.tar", strings.Repeat("\x00", 257)+"ustar"+strings.Repeat("\x00", 300))
+	f.write("t.tar.gz", zipped(t, "x"))
+	f.write("mixed/a.csv", "x,label\n"+lines(20, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }))
+	f.write("mixed/b.csv", "u,v\n"+lines(20, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }))
 	if err := os.Mkdir(filepath.Join(f.path, "nothing"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +333,13 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{filepath.Join(f.path, "nothing"), "holds no file", ""},
 		{filepath.Join(f.path, "array.json"), "no object", "jq -c"},
 		{filepath.Join(f.path, "bin.dat"), "no text", "binary"},
+		{filepath.Join(f.path, "latin.csv"), "latin.csv is text, and not in UTF-8", "iconv -f latin1 -t utf-8"},
+		{filepath.Join(f.path, "data.zip"), "data.zip is a zip archive", "unzip -d data"},
+		{filepath.Join(f.path, "book.xlsx"), "book.xlsx is a workbook of Excel", "save it as CSV"},
+		{filepath.Join(f.path, "a.npy"), "a.npy is an array of numpy", "tofile"},
+		{filepath.Join(f.path, "t.tar"), "t.tar is a tar archive", "tar -C data -xf"},
+		{filepath.Join(f.path, "t.tar.gz"), "t.tar.gz is a tar archive", "tar -C data -xf"},
+		{filepath.Join(f.path, "mixed"), "mixed/a.csv is the first of them, and another one is different: b.csv", "give each kind a folder"},
 		{filepath.Join(f.path, "twice.csv"), `two fields are called "a"`, ""},
 		{"s3://", "it needs a bucket", "s3://lake/clicks"},
 		{"https://x.org/a.csv", "https:// is not read yet", "curl -LO"},

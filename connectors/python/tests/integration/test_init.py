@@ -260,3 +260,17 @@ def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
     finally:
         up.terminate()
         up.communicate(timeout=60)
+
+
+def test_a_loss_that_is_no_number_ends_the_program_before_it_is_saved(project: Project, rng: random.Random) -> None:
+    as_csv(project.folder / "data", clicks(rng, 5_000))
+    run = project.next_command(project.headrace("init", "data").stdout)
+    program = (project.folder / "train.py").read_text()
+    assert program.count("    return loss\n") == 1
+    (project.folder / "train.py").write_text(program.replace("    return loss\n", "    return np.nan\n"))
+    done = subprocess.run(
+        [project.binary, *run], cwd=project.folder, env=project.env, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 1
+    assert "the loss is nan after step 0: look at the records (headrace peek data)" in done.stderr, done.stderr
+    assert not list(project.folder.glob("checkpoints/*/headrace-manifest.json"))
