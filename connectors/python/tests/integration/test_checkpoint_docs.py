@@ -178,3 +178,19 @@ def test_the_readmes_checkpoint_leaves_no_row_outside_of_the_newest_checkpoint(
     job.trainer(MODEL + front(job, FRONT[1])).ended()
     audit = json.loads(job.headrace("audit", "checkpoints", "-o", "json").stdout)
     assert audit["datasets"][0]["records"]["rows"] == n, audit
+
+
+@pytest.mark.parametrize(("rows", "program"), [(4970, FRONT[1]), (5000, FRONT[1]), (4970, ALONE[0])])
+def test_a_start_that_trains_nothing_saves_nothing(
+    job: Any, monkeypatch: pytest.MonkeyPatch, rows: int, program: str
+) -> None:
+    job.write(rows)
+    job.up("--model", "replicated")
+    monkeypatch.chdir(job.folder)
+    job.apply()
+    program = MODEL + front(job, program)
+    job.trainer(program).ended()
+    saved = sorted(path.name for path in (job.folder / "checkpoints").iterdir())
+    assert saved
+    job.trainer(program).ended()
+    assert sorted(path.name for path in (job.folder / "checkpoints").iterdir()) == saved
