@@ -16,6 +16,7 @@ const (
 	RefusedTaken              // records of the cut are in another model, or leased to another rank
 	RefusedSegments           // the job knows other segments than the cut
 	RefusedChanged            // the source has changed since the cut was taken
+	RefusedApart              // the checkpoint lies in memory, and not every rank can read it there
 )
 
 // refused is an error with its Refusal.

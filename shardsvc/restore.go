@@ -56,7 +56,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 			again(why)
 			return
 		} else if why != "" {
-			ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, why)
+			ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Why: RefusedApart}, 0, why)
 			return
 		}
 	}

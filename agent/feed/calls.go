@@ -34,6 +34,12 @@ var answerCodes = map[pb.CutReply_Code]string{
 	pb.CutReply_TRY: frame.AnswerTry, pb.CutReply_TIMEOUT: frame.AnswerTimeout, pb.CutReply_AGAIN: frame.AnswerAgain,
 }
 
+// refusals are the words for why a restore is refused.
+var refusals = map[pb.CutReply_Refusal]string{
+	pb.CutReply_OTHERS_TRAIN: "others_train", pb.CutReply_GIVEN_UP: "given_up", pb.CutReply_UNVERIFIED: "unverified",
+	pb.CutReply_TAKEN: "taken", pb.CutReply_SEGMENTS: "segments", pb.CutReply_CHANGED: "changed", pb.CutReply_APART: "apart",
+}
+
 // maxBody is the size of the largest cut that fits into an ANSWER with its other fields.
 const maxBody = frame.MaxCall - 1<<20
 
@@ -141,7 +147,7 @@ func (t *trainer) pauseYields(h hold.PauseYields) {
 func (t *trainer) answered(r *pb.CutReply) {
 	a := frame.Answer{
 		ID: r.Id, Code: answerCodes[r.Code], Reason: r.Reason, Cut: frame.CutID(r.Cut), Step: r.Step, Path: r.Path,
-		Again: r.Again, AgainRecords: againOf(r.AgainTally), Epoch: r.Epoch,
+		Again: r.Again, AgainRecords: againOf(r.AgainTally), Epoch: r.Epoch, Refusal: refusals[r.Refusal],
 	}
 	switch {
 	case a.Code == "":

@@ -87,15 +87,17 @@ const (
 
 // Answer answers the CALL that has the same id.
 type Answer struct {
-	ID     uint64          `json:"id"`
-	Code   string          `json:"code"`
-	Reason string          `json:"reason"`
-	Cut    CutID           `json:"cut"`
-	Step   int64           `json:"step"`
-	Path   string          `json:"path"`
-	Body   json.RawMessage `json:"body,omitempty"`
-	Again  int64           `json:"again"` // units that were acked and are pending again
-	Epoch  uint32          `json:"epoch"`
+	ID     uint64 `json:"id"`
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+	// Refusal is the kind of a refused restore, in a word; empty: another one.
+	Refusal string          `json:"refusal,omitempty"`
+	Cut     CutID           `json:"cut"`
+	Step    int64           `json:"step"`
+	Path    string          `json:"path"`
+	Body    json.RawMessage `json:"body,omitempty"`
+	Again   int64           `json:"again"` // units that were acked and are pending again
+	Epoch   uint32          `json:"epoch"`
 
 	AgainRecords *Again `json:"again_records,omitempty"`
 }

@@ -66,7 +66,7 @@ func TestRefusalsHaveTheNumbersOfTheWire(t *testing.T) {
 		shardsvc.RefusedOther: headracev1.CutReply_OTHER, shardsvc.RefusedOthers: headracev1.CutReply_OTHERS_TRAIN,
 		shardsvc.RefusedGivenUp: headracev1.CutReply_GIVEN_UP, shardsvc.RefusedUnverified: headracev1.CutReply_UNVERIFIED,
 		shardsvc.RefusedTaken: headracev1.CutReply_TAKEN, shardsvc.RefusedSegments: headracev1.CutReply_SEGMENTS,
-		shardsvc.RefusedChanged: headracev1.CutReply_CHANGED,
+		shardsvc.RefusedChanged: headracev1.CutReply_CHANGED, shardsvc.RefusedApart: headracev1.CutReply_APART,
 	} {
 		if got := CutReply(&shardsvc.Reply{Cut: &shardsvc.CutAnswer{Why: why}}).Refusal; got != name {
 			t.Errorf("refusal %d is %v on the wire, want %v", why, got, name)

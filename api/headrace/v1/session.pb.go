@@ -458,6 +458,7 @@ const (
 	CutReply_TAKEN        CutReply_Refusal = 4 // records of the cut are in another rank's model, or leased to it
 	CutReply_SEGMENTS     CutReply_Refusal = 5 // the job knows other segments than the cut
 	CutReply_CHANGED      CutReply_Refusal = 6 // the source has changed since the cut was taken
+	CutReply_APART        CutReply_Refusal = 7 // the checkpoint lies in memory, and not every rank can read it there
 )
 
 // Enum value maps for CutReply_Refusal.
@@ -470,6 +471,7 @@ var (
 		4: "TAKEN",
 		5: "SEGMENTS",
 		6: "CHANGED",
+		7: "APART",
 	}
 	CutReply_Refusal_value = map[string]int32{
 		"OTHER":        0,
@@ -479,6 +481,7 @@ var (
 		"TAKEN":        4,
 		"SEGMENTS":     5,
 		"CHANGED":      6,
+		"APART":        7,
 	}
 )
 
@@ -4600,7 +4603,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x06NEWEST\x10\x00\x12\t\n" +
 	"\x05EXACT\x10\x01\x12\t\n" +
-	"\x05START\x10\x02\"\x98\x04\n" +
+	"\x05START\x10\x02\"\xa3\x04\n" +
 	"\bCutReply\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12.\n" +
@@ -4623,7 +4626,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06FENCED\x10\x02\x12\a\n" +
 	"\x03TRY\x10\x03\x12\v\n" +
 	"\aTIMEOUT\x10\x04\x12\t\n" +
-	"\x05AGAIN\x10\x05\"j\n" +
+	"\x05AGAIN\x10\x05\"u\n" +
 	"\aRefusal\x12\t\n" +
 	"\x05OTHER\x10\x00\x12\x10\n" +
 	"\fOTHERS_TRAIN\x10\x01\x12\f\n" +
@@ -4632,7 +4635,8 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"UNVERIFIED\x10\x03\x12\t\n" +
 	"\x05TAKEN\x10\x04\x12\f\n" +
 	"\bSEGMENTS\x10\x05\x12\v\n" +
-	"\aCHANGED\x10\x06\"_\n" +
+	"\aCHANGED\x10\x06\x12\t\n" +
+	"\x05APART\x10\a\"_\n" +
 	"\vPauseYields\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x10\n" +
 	"\x03cut\x18\x02 \x01(\x06R\x03cut\x12\x0e\n" +

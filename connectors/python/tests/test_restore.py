@@ -68,13 +68,14 @@ def test_restore_passes_over_a_voided_one_and_stops_at_another_refusal(agents: A
 
         def voided(call: dict[str, Any]) -> dict[str, Any] | None:
             newest = call.get("body") and call["body"]["step"] == 3
-            return {"code": "refused", "reason": "cut was voided: its records were given to others"} if newest else None
+            given_up = {"code": "refused", "reason": "its records went to others", "refusal": "given_up"}
+            return given_up if newest else None
 
         agent.answer = voided
         restored = headrace.Checkpointer(tmp_path, stream).restore()
         assert restored is not None
         assert restored.step == 2
-        with pytest.raises(headrace.CheckpointError, match=r"step 3 .* voided"):
+        with pytest.raises(headrace.CheckpointError, match=r"step 3 .* its records went to others"):
             headrace.Checkpointer(tmp_path, stream).restore(3)
         agent.answer = lambda call: {"code": "refused", "reason": "dataset clicks was shuffled then"}
         with pytest.raises(headrace.CheckpointError, match=rf"{paths[2]}.*: dataset clicks was shuffled then"):

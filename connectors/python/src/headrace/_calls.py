@@ -15,6 +15,7 @@ class Answer(NamedTuple):
 
     code: str  # ok, refused, fenced, try, timeout, again
     reason: str
+    refusal: str  # of a restore that is refused: the kind of reason; empty: another one
     cut: str  # 16 hex digits; all zeros: none
     step: int
     path: str
@@ -80,6 +81,7 @@ class Calls:
         answer = Answer(
             code=wire.field(wire.ANSWER, payload, "code", str),
             reason=str(payload.get("reason", "")),
+            refusal=str(payload.get("refusal", "")),
             cut=str(payload.get("cut", "")),
             step=int(payload.get("step", 0)),
             path=str(payload.get("path", "")),

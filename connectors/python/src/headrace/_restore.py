@@ -264,10 +264,10 @@ def _newest(trainer: Trainer, place: Place) -> Restored | None:
                 faults.append(fault)
                 better = None
             continue
-        if answer.code == "refused" and isinstance(offer, InMemory) and "in memory" in answer.reason:
+        if answer.code == "refused" and isinstance(offer, InMemory) and answer.refusal == "apart":
             place.not_everywhere(offer, answer.reason)
             continue
-        if answer.code == "refused" and offer is not None and "void" in answer.reason:
+        if answer.code == "refused" and offer is not None and answer.refusal == "given_up":
             failed.append(offer.cut_id)
             faults.append(f"{offer.path}: {answer.reason}")
             better = None
