@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"path"
 	"strconv"
 	"strings"
@@ -119,8 +120,15 @@ func (l Locator) Fits(b []byte) error {
 	return err
 }
 
+// FirstOf is the fallback of PartitionOf with which a transaction begins. It counts up with each
+// chunk. It differs between transactions: otherwise all that are smaller than a chunk would go
+// to partition 0.
+func FirstOf(transaction string) int {
+	return int(crc32.ChecksumIEEE([]byte(transaction)) & math.MaxInt32)
+}
+
 // PartitionOf is where a record with this key goes: CRC-32 (IEEE) of the key, modulo the
-// number of partitions. A record without a key (nil) goes to fallback.
+// number of partitions. A record without a key (nil) goes to fallback, modulo the same.
 func PartitionOf(key []byte, partitions, fallback int) int {
 	if key == nil {
 		return fallback % partitions

@@ -28,10 +28,17 @@ type recordVector struct {
 	RawHex   string      `json:"raw_hex"` // as it lies in a chunk
 }
 
+// firstVector is a transaction's id, and where its records without a key begin.
+type firstVector struct {
+	ID    string `json:"id"`
+	First int    `json:"first"`
+}
+
 type vectors struct {
 	About   string         `json:"about"`
 	Keys    []keyVector    `json:"keys"`
 	Records []recordVector `json:"records"`
+	Firsts  []firstVector  `json:"firsts"`
 }
 
 func hexed(b []byte) *string {
@@ -69,6 +76,14 @@ func TestTheVectorsOfWritersHold(t *testing.T) {
 			x.Headers = append(x.Headers, [2]string{hex.EncodeToString(h.Key), hex.EncodeToString(h.Value)})
 		}
 		v.Records = append(v.Records, x)
+	}
+	of7 := map[int]bool{}
+	for _, id := range []string{"push-1", "push-2", "push-3", "push-4", "job/7", "ä"} {
+		v.Firsts = append(v.Firsts, firstVector{id, FirstOf(id)})
+		of7[PartitionOf(nil, 7, FirstOf(id))] = true
+	}
+	if len(of7) < 3 {
+		t.Errorf("transactions of one record without a key go to %d of 7 partitions", len(of7))
 	}
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -282,7 +282,7 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		}
 	}()
 	ctx, builders := r.Context(), make([]chunk.Builder, p.Landing.Partitions)
-	rest := 0 // where records without a key go
+	rest := chunk.FirstOf(id) // where records without a key go
 	send := func(part int) error {
 		b := &builders[part]
 		if b.Records() == 0 {

@@ -182,7 +182,7 @@ func (p *Pusher) Begin(id string) *Transaction {
 	if id == "" {
 		id = "push-" + rand.Text()
 	}
-	return &Transaction{p: p, id: id, size: proto.Size(&headracev1.CommitRequest{Dataset: p.dataset, Transaction: id}), slots: make(chan struct{}, staging), unsent: make(chan closed, staging)}
+	return &Transaction{p: p, id: id, next: chunk.FirstOf(id), size: proto.Size(&headracev1.CommitRequest{Dataset: p.dataset, Transaction: id}), slots: make(chan struct{}, staging), unsent: make(chan closed, staging)}
 }
 
 // End says that no record follows, from any producer. The dataset's spec must allow it.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace._chunk import Builder, key_of, partition_of
+from headrace._chunk import Builder, first_of, key_of, partition_of
 from headrace._master import Master, Target
 from headrace._push import _bytes_of
 
@@ -41,6 +41,11 @@ def test_a_record_is_the_bytes_that_the_master_reads(vector: dict[str, Any]) -> 
     headers = [(bytes.fromhex(n).decode(), bytes.fromhex(v)) for n, v in vector["headers_hex"]]
     b.add(unhex(vector["key_hex"]), unhex(vector["value_hex"]), vector["time"], headers)
     assert raw_of(b.seal()).hex() == vector["raw_hex"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["firsts"], ids=lambda v: v["id"])
+def test_records_without_a_key_begin_where_the_transactions_id_says(vector: dict[str, Any]) -> None:
+    assert first_of(vector["id"]) == vector["first"]
 
 
 def test_records_that_are_only_a_value_have_the_same_form_and_their_place_among_the_others() -> None:

@@ -83,6 +83,12 @@ class Builder:
         return head + struct.pack("<I", zlib.crc32(head)) + body
 
 
+def first_of(transaction: str) -> int:
+    """The `rest` of partition_of() with which a transaction begins. It differs between
+    transactions: otherwise all that are smaller than a chunk would go to partition 0."""
+    return zlib.crc32(transaction.encode()) & 0x7FFFFFFF
+
+
 def partition_of(key: bytes | None, partitions: int, rest: int) -> int:
     """Where a record goes; rest is for those without a key."""
     return (rest if key is None else zlib.crc32(key)) % partitions

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ._chunk import Builder, Header, key_of, partition_of
+from ._chunk import Builder, Header, first_of, key_of, partition_of
 from ._errors import PushError
 from ._master import COMMIT_SECONDS, Master, Target
 from ._upload import Client, Uploader
@@ -262,7 +262,7 @@ class Transaction:
         pusher._of(name)  # checks the id
         self._told: _Told | None = None  # nothing was pushed yet
         self._builders: list[Builder] = []
-        self._rest = 0  # partition of the records without a key
+        self._rest = first_of(name)  # partition of the records without a key
         self._slots = threading.BoundedSemaphore(_STAGING)
         self._lock = threading.Lock()
         self._locators: list[str] = []  # in the order in which chunks were closed

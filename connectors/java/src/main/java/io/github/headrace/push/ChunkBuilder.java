@@ -3,6 +3,7 @@ package io.github.headrace.push;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.zip.CRC32;
@@ -134,6 +135,15 @@ final class ChunkBuilder {
         CRC32 sum = new CRC32();
         sum.update(b, 0, length);
         return (int) sum.getValue();
+    }
+
+    /**
+     * The fallback of {@link #partitionOf} with which a transaction begins. It differs between
+     * transactions: otherwise all that are smaller than a chunk would go to partition 0.
+     */
+    static int firstOf(String transaction) {
+        byte[] id = transaction.getBytes(StandardCharsets.UTF_8);
+        return crc(id, id.length) & Integer.MAX_VALUE;
     }
 
     /** Where a record with this key goes; one without a key goes to {@code fallback}. */

@@ -38,6 +38,7 @@ public final class Transaction {
     Transaction(Pusher pusher, String id) {
         this.pusher = pusher;
         this.id = id;
+        this.next = ChunkBuilder.firstOf(id);
     }
 
     /** Names the transaction. */

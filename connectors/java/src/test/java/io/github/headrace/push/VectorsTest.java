@@ -95,6 +95,10 @@ class VectorsTest {
             n++;
         }
         assertTrue(n > 30, n + " keys");
+        for (JsonElement e : load("landing.json").getAsJsonArray("firsts")) {
+            JsonObject v = e.getAsJsonObject();
+            assertEquals(v.get("first").getAsInt(), ChunkBuilder.firstOf(v.get("id").getAsString()), v.toString());
+        }
     }
 
     @Test
