@@ -45,6 +45,10 @@ def test_slices_of_a_padded_batch_have_its_rows_and_their_weights(agents: Agents
         assert [p.mask("dense").shape for p in parts] == [(4, 3)] * 4
         assert [p.weight.sum() for p in parts] == [4, 4, 2, 0]
         assert np.concatenate([p["id"] for p in parts]).tolist() == [*range(10), *range(6)]
+        assert np.concatenate([p.mask("dense") for p in parts]).tolist() == b.mask("dense").tolist()
+        assert b.mask("dense")[10:].tolist() == b.mask("dense")[:6].tolist()
+        with pytest.raises(KeyError, match="has no mask"):
+            parts[3].mask("id")
         stream.step()
 
 

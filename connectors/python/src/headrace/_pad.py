@@ -21,9 +21,10 @@ class PaddedBatch(Batch):
     ``len(batch)`` is still the number of its records: those come first.
     """
 
-    __slots__ = ("_weight",)
+    __slots__ = ("_masks", "_weight")
 
     _weight: NDArray[np.float32]
+    _masks: dict[str, NDArray[np.bool_]]  # of a slice: those of its rows
 
     @property
     def weight(self) -> NDArray[np.float32]:
@@ -34,13 +35,19 @@ class PaddedBatch(Batch):
         return values
 
     def mask(self, name: str) -> NDArray[np.bool_]:
-        values: NDArray[np.bool_] = padded(super().mask(name), len(self), len(self._weight))
-        return values
+        try:
+            return self._masks[name]
+        except AttributeError:  # the whole batch
+            values: NDArray[np.bool_] = padded(super().mask(name), len(self), len(self._weight))
+            return values
+        except KeyError:
+            return super().mask(name)  # says what there is
 
     def slice(self, start: int, stop: int) -> Batch:
         a, b, _ = slice(start, stop).indices(len(self._weight))
         part = self._part(PaddedBatch, a, max(a, b))
         part._weight = self._weight[a : max(a, b)]
+        part._masks = {name: self.mask(name)[a : max(a, b)] for name in self._frame.masks}
         return part
 
 
