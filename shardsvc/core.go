@@ -137,6 +137,7 @@ func (c *Core) message(m *Message) {
 		c.readFailure(&a.speaker, &m.Failures[i])
 	}
 	for i := range m.Leaves {
+		c.lastRounds(a, m, m.Leaves[i].Worker)
 		c.leave(a, &m.Leaves[i])
 	}
 	for i := range m.Status {

@@ -114,6 +114,16 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 	}
 }
 
+// lastRounds takes what a message says of the rounds of a process that leaves with it, if it has
+// stepped the last one. A new master hears both at once, and afterwards nobody says it again.
+func (gr *group) lastRounds(a *agent, m *Message, worker uint32) {
+	for i := range m.Rounds {
+		if k := &m.Rounds[i]; k.Worker == worker && k.Done {
+			gr.roundReport(a, k)
+		}
+	}
+}
+
 // noRounds says why the job has none, or why that stream takes part in none.
 func (gr *group) noRounds(k *RoundReport) string {
 	virtual := uint32(0)

@@ -233,3 +233,40 @@ func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
 		t.Errorf("durable: %+v", fx.Acked)
 	}
 }
+
+// tail="drop": a process has stepped the last round and has left, and the session breaks before the
+// master has processed that. A new master hears what it said of its rounds with its leaving.
+func TestAProcessThatLeftBehindItsLastRoundSaysSoToTheNextMaster(t *testing.T) {
+	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
+	now := int64(0)
+	do := func(ev hold.Event) (fx hold.Effects) {
+		t.Helper()
+		now += 1e6
+		if core.Step(now, ev, &fx); fx.Invalid != "" {
+			t.Fatal(fx.Invalid)
+		}
+		return fx
+	}
+	welcome := func() hold.Effects {
+		do(&hold.Connected{})
+		return do(&hold.Received{Message: &pb.MasterMessage{Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now - 1e6}})
+	}
+	stream := hold.Stream{Worker: 1, Number: 1}
+	do(&hold.Join{Join: &pb.Join{Worker: 1}})
+	welcome()
+	do(&hold.Open{Stream: stream, Dataset: 1, Tracked: true, Rounds: &hold.Rounds{Series: 1, Drop: true}})
+	do(&hold.Received{Message: &pb.MasterMessage{Rounds: []*pb.RoundDecision{{Worker: 1, Dataset: 1, Series: 1, Last: true}}}}) // no round is full
+	do(&hold.Arrived{Stream: stream, Last: true})
+	do(&hold.Gone{Worker: 1, Reason: pb.Leave_CLOSED})
+	do(&hold.Disconnected{})
+	var rounds []*pb.RoundReport
+	var leaves []*pb.Leave
+	for _, m := range append(welcome().Send, do(&hold.Tick{}).Send...) {
+		if leaves = append(leaves, m.Leaves...); len(m.Leaves) > 0 {
+			rounds = append(rounds, m.Rounds...) // with them, or the master would not know the process any more
+		}
+	}
+	if len(leaves) != 1 || len(rounds) != 1 || !rounds[0].Done || !rounds[0].Again || !rounds[0].ToldLast {
+		t.Errorf("it says %v of rounds, and %v", rounds, leaves)
+	}
+}

@@ -159,12 +159,20 @@ func (c *Core) roundsAgain() {
 	}
 }
 
+// lastWord says whether a process has left after its last round, and a new master must still
+// hear that from us: it drops what no full round has when all ranks have said so.
+func (c *Core) lastWord(s *stream) bool {
+	return s.w.state == gone && s.rounds.cut && s.rounds.done && c.leaving(s.w)
+}
+
 // sayRounds tells the master what has changed. It goes behind what was said of leases.
 func (c *Core) sayRounds() {
-	c.rounding = slices.DeleteFunc(c.rounding, func(s *stream) bool { return s.w.state == gone || s.w.state == fenced })
+	c.rounding = slices.DeleteFunc(c.rounding, func(s *stream) bool {
+		return s.w.state == fenced || s.w.state == gone && !c.lastWord(s)
+	})
 	for _, s := range c.rounding {
 		now, r := s.report(), s.rounds
-		if s.w.state != joined || now == r.said && !r.again {
+		if s.w.state != joined && s.w.state != gone || now == r.said && !r.again {
 			continue
 		}
 		m := c.message()
