@@ -110,7 +110,7 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 			g.better = nil
 		}
 		g.offer()
-	case r.Code == pb.CutReply_REFUSED && m != nil && m.memory && r.Refusal == pb.CutReply_OTHER:
+	case r.Code == pb.CutReply_REFUSED && m != nil && m.memory && r.Refusal == pb.CutReply_APART:
 		g.apart = append(g.apart, uint64(m.cut.ID))
 		g.offer()
 	case r.Code == pb.CutReply_REFUSED && m != nil && (m.carried || r.Refusal == pb.CutReply_GIVEN_UP):
