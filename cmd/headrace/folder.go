@@ -43,19 +43,21 @@ func (a *app) sameProject() error {
 		"job %s was begun in %s, and this is %s: it has other records and checkpoints", a.cfg.Job, there, here)
 }
 
-// begunElsewhere is the folder in which the job of that state was begun, if it is not here
-// and still there; else "".
-func begunElsewhere(state, here string) (string, error) {
+// begunAt is the folder in which the job of that state was begun, "" if nothing says it.
+func begunAt(state string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(state, begunIn))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	if err != nil {
+	return strings.TrimSuffix(string(text), "\n"), err
+}
+
+// begunElsewhere is the folder in which the job of that state was begun, if it is not here
+// and still there; else "".
+func begunElsewhere(state, here string) (string, error) {
+	there, err := begunAt(state)
+	if err != nil || there == "" || there == here {
 		return "", err
-	}
-	there := strings.TrimSuffix(string(text), "\n")
-	if there == here {
-		return "", nil
 	}
 	if _, err := os.Stat(there); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -63,8 +65,9 @@ func begunElsewhere(state, here string) (string, error) {
 	return there, nil
 }
 
-// ownJob is the name for a job of folder: wanted, unless a job of that name was begun in
-// another folder, which is there then. The same folder always gets the same name.
+// ownJob is the name for a job of folder: the job that was begun there, else wanted, unless a
+// job of that name was begun in another folder, which is there then. The same folder always
+// gets the same name, also after other folders have gone.
 func (a *app) ownJob(folder, wanted string) (job, there string, err error) {
 	if a.cfg.From("state") != "" {
 		return wanted, "", nil
@@ -72,12 +75,21 @@ func (a *app) ownJob(folder, wanted string) (job, there string, err error) {
 	if real, err := filepath.EvalSymlinks(folder); err == nil { // else it is not made yet
 		folder = real
 	}
-	states := filepath.Dir(a.cfg.State)
-	if there, err = begunElsewhere(filepath.Join(states, wanted), folder); err != nil || there == "" {
-		return wanted, "", err
-	}
 	sum := sha256.Sum256([]byte(folder))
-	for _, job = range []string{joined(jobFor(folder), wanted), joined(jobFor(folder), wanted, hex.EncodeToString(sum[:4]))} {
+	all := []string{wanted, joined(jobFor(folder), wanted), joined(jobFor(folder), wanted, hex.EncodeToString(sum[:4]))}
+	states := filepath.Dir(a.cfg.State)
+	if there, err = begunElsewhere(filepath.Join(states, wanted), folder); err != nil {
+		return "", "", err
+	}
+	for _, job = range all {
+		if in, err := begunAt(filepath.Join(states, job)); err == nil && in == folder {
+			return job, there, nil
+		}
+	}
+	if there == "" {
+		return wanted, "", nil
+	}
+	for _, job = range all[1:] {
 		if other, err := begunElsewhere(filepath.Join(states, job), folder); err != nil || other == "" {
 			return job, there, err
 		}
@@ -99,14 +111,12 @@ func (a *app) rememberProject() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(a.cfg.State, begunIn)
-	if text, err := os.ReadFile(path); err == nil {
-		there := strings.TrimSuffix(string(text), "\n")
+	if there, err := begunAt(a.cfg.State); err == nil && there != "" {
 		if _, err := os.Stat(there); err == nil {
 			return nil
 		}
 	}
-	return os.WriteFile(path, []byte(here+"\n"), 0o600)
+	return os.WriteFile(filepath.Join(a.cfg.State, begunIn), []byte(here+"\n"), 0o600)
 }
 
 func workingFolder() (string, error) {

@@ -61,4 +61,14 @@ func TestInitNamesTheJobAfterItsFolderWhereTheNameIsTaken(t *testing.T) {
 	if name := job("a", ""); name != "d" {
 		t.Errorf("the first job is now %s", name)
 	}
+	// A job keeps its name when the folder that had the wanted one has gone.
+	if err := os.RemoveAll(w.path("a")); err != nil {
+		t.Fatal(err)
+	}
+	if name := job("b", ""); name != "b-d" {
+		t.Errorf("the second job is now %s", name)
+	}
+	if name := job("e", ""); name != "d" {
+		t.Errorf("a new job does not take the name whose folder has gone: %s", name)
+	}
 }
