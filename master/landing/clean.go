@@ -25,6 +25,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.mu.Unlock()
 		s.running.Wait()
 	}()
+	defer context.AfterFunc(ctx, s.end)() // they hold locks that the loop may be waiting for
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	s.warn(ctx, s.orphans(ctx))

@@ -54,21 +54,27 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 	if err != nil {
 		return Committed{}, err
 	}
-	if err := s.recall(ctx, p, a); err != nil {
-		return Committed{}, err
-	}
 	return s.alone(ctx, a, transaction, func(ctx context.Context) (Committed, error) {
+		if err := s.recall(ctx, p, a); err != nil {
+			return Committed{}, err
+		}
 		return s.commit(ctx, p, a, transaction, locators)
 	})
 }
 
-// alone runs one commit of a transaction at a time. If its caller goes away, the commit goes
-// on: what it makes visible must be noted. The next commit of the transaction waits for it.
+// alone runs one commit of a transaction at a time. The next commit of the transaction waits
+// for it.
 func (s *Service) alone(ctx context.Context, a *stored, transaction string, do func(context.Context) (Committed, error)) (Committed, error) {
 	ended, err := s.turn(ctx, a, transaction)
 	if err != nil {
 		return Committed{}, err
 	}
+	return s.apart(ctx, ended, do)
+}
+
+// apart runs something that the caller has counted in s.running, and ends the count. If its
+// caller goes away, it goes on: what it makes visible must be noted. It ends with the service.
+func (s *Service) apart(ctx context.Context, ended func(), do func(context.Context) (Committed, error)) (Committed, error) {
 	type result struct {
 		Committed
 		error
@@ -88,6 +94,21 @@ func (s *Service) alone(ctx context.Context, a *stored, transaction string, do f
 	case <-ctx.Done():
 		return Committed{}, ctx.Err()
 	}
+}
+
+// recallFor is recall for a caller that may go away.
+func (s *Service) recallFor(ctx context.Context, p *place, a *stored) error {
+	s.mu.Lock()
+	if s.life.Err() != nil {
+		s.mu.Unlock()
+		return serve.ErrStopped
+	}
+	s.running.Add(1)
+	s.mu.Unlock()
+	_, err := s.apart(ctx, s.running.Done, func(ctx context.Context) (Committed, error) {
+		return Committed{}, s.recall(ctx, p, a)
+	})
+	return err
 }
 
 // turn waits until no commit of a transaction is under way, and begins one. ended ends it.
@@ -224,7 +245,7 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	if err != nil {
 		return false, 0, err
 	}
-	if err := s.recall(ctx, p, a); err != nil {
+	if err := s.recallFor(ctx, p, a); err != nil {
 		return false, 0, err
 	}
 	records, landed, err = s.srv.Landed(ctx, p.ID, transaction)
@@ -232,12 +253,10 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 		return false, 0, err
 	}
 	// Its commit may be between the store and the note.
-	ended, err := s.turn(ctx, a, transaction)
-	if err != nil {
-		return false, 0, err
-	}
-	defer ended()
-	return landed, records, s.flush(ctx, p, a)
+	_, err = s.alone(ctx, a, transaction, func(ctx context.Context) (Committed, error) {
+		return Committed{}, s.flush(ctx, p, a)
+	})
+	return landed, records, err
 }
 
 // check is nil if a chunk was staged for this transaction lately, by its key.
