@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ class Played(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Page)
         self.cut: list[str] = []
+        self.held: dict[str, threading.Event] = {}  # these pages wait for it
+        self.holding = threading.Event()  # one waits
         self.calls: list[str] = []
         self.locator = "1 key 1 1 00000000"
 
@@ -50,6 +52,9 @@ class _Page(BaseHTTPRequestHandler):
             self.server.cut.remove(page)
             self.close_connection = True
             return
+        if page in self.server.held:
+            self.server.holding.set()
+            self.server.held[page].wait()
         body = json.dumps(self.server.answer(self.path)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -131,3 +136,50 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(
         with pytest.raises(headrace.PushError, match="transaction 'together' has 6 chunks"):
             pusher.commit("together", [played.locator] * 6)
         assert played.calls.count("commit") == 2
+
+
+def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
+    """Runs it, and gives what waits for its end and returns what it has raised."""
+    raised: list[BaseException | None] = [None]
+
+    def run() -> None:
+        try:
+            do()
+        except BaseException as error:
+            raised[0] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def end() -> BaseException | None:
+        thread.join(30)
+        assert not thread.is_alive(), "it does not end"
+        return raised[0]
+
+    return end
+
+
+@pytest.mark.parametrize("page", ["chunks", "commit"])
+def test_patience_ends_a_call_that_the_master_does_not_answer(played: Played, page: str) -> None:
+    played.held[page] = threading.Event()
+    with headrace.Pusher("clicks", patience=0.2) as pusher:
+        t = pusher.begin("t")
+        t.push(b"v")
+        error = in_thread(t.commit)()
+        assert isinstance(error, headrace.MasterUnavailable), error
+        assert "no answer within 0.2 s" in str(error)
+    played.held.pop(page).set()
+
+
+def test_close_ends_a_commit_that_waits(played: Played) -> None:
+    played.held["commit"] = threading.Event()
+    pusher = headrace.Pusher("clicks")
+    t = pusher.begin("t")
+    t.push(b"v")
+    ended = in_thread(t.commit)
+    assert played.holding.wait(30)
+    pusher.close()
+    error = ended()
+    assert isinstance(error, headrace.PushError), error
+    assert str(error) == "the pusher was closed"
+    played.held.pop("commit").set()

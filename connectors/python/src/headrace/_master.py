@@ -7,6 +7,7 @@ counts, and a token goes inside of it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -38,6 +39,7 @@ _ANSWER_SECONDS = 60.0  # a master that is silent for so long is asked again
 COMMIT_SECONDS = 3600.0
 _PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000}
 _PROOF_SECONDS = 5.0
+_CLOSED = "the pusher was closed"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _QUIET_SECONDS = 2.0  # then a wait is told
 _TOLD_SECONDS = 10.0  # and told again
@@ -158,9 +160,11 @@ class _Connection(http.client.HTTPConnection):
         if target.tls is None and not _loopback(host):
             raise PushError(f"{target.state}/master.addr names {host}:{port}, which is not on this machine")
         super().__init__(host, port, timeout=_ANSWER_SECONDS)
+        self.proof_seconds = _PROOF_SECONDS
+        self._raw: socket.socket | None = None  # from the first byte on
 
     def connect(self) -> None:
-        raw = socket.create_connection((self.host, self.port), timeout=_PROOF_SECONDS)
+        raw = self._raw = socket.create_connection((self.host, self.port), timeout=self.proof_seconds)
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -172,7 +176,7 @@ class _Connection(http.client.HTTPConnection):
                 context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
                 context.minimum_version = ssl.TLSVersion.TLSv1_3
                 context.load_cert_chain(certificate, key)
-                raw = context.wrap_socket(raw, server_hostname=self.host)
+                raw = self._raw = context.wrap_socket(raw, server_hostname=self.host)
             else:
                 _prove(raw, self.target.secret())
             raw.settimeout(_ANSWER_SECONDS)
@@ -180,6 +184,13 @@ class _Connection(http.client.HTTPConnection):
             raw.close()
             raise
         self.sock = raw
+
+    def cut(self) -> None:
+        """Ends the connection, also while another thread waits at it."""
+        raw = self._raw
+        if raw is not None:
+            with contextlib.suppress(OSError):  # it has ended
+                socket.socket.shutdown(raw, socket.SHUT_RDWR)
 
 
 def _prove(sock: socket.socket, token: str) -> None:
@@ -228,6 +239,8 @@ class Master:
         self.target, self.patience = target, patience
         self._on_wait = on_wait
         self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        self._busy: set[_Connection] = set()
+        self._lock = threading.Lock()  # guards _busy
         self._pid = os.getpid()
         self._closed = threading.Event()
         self._waits = _Waits()
@@ -236,26 +249,28 @@ class Master:
         """The master is on this machine."""
         return _loopback(_split(self.target.where())[0])
 
-    def ask(
-        self, method: str, path: str, body: bytes | None = None, within: float = _ANSWER_SECONDS
-    ) -> dict[str, Any]:
+    def ask(self, method: str, path: str, body: bytes | None = None, within: float = _ANSWER_SECONDS) -> dict[str, Any]:
         """The answer's JSON. It waits and asks again while the master is away or says "later",
         and if there is no answer within so many seconds.
 
-        Raises DatasetError, PushError, and MasterUnavailable after `patience` seconds.
+        Raises DatasetError, PushError, and MasterUnavailable after `patience` seconds, also if
+        the master has not answered by then. With patience=0 it asks once, and waits `within`.
         """
         began, wait = time.monotonic(), _FIRST_WAIT
+        until = began + self.patience if self.patience else None
         while True:
             if self._closed.is_set():
-                raise PushError("the pusher was closed")
+                raise PushError(_CLOSED)
             try:
-                return self._once(method, path, body, within)
+                return self._once(method, path, body, within, until)
             except _Refused as error:
                 raise PushError(f"the master at {self.target.where()} does not accept this process: {error}") from None
             except _Later as error:
                 reason, after = str(error), error.after
             except (OSError, http.client.HTTPException) as error:
                 reason, after = f"master {self.target.where()}: {error or type(error).__name__}", None
+            if self._closed.is_set():
+                continue
             pause = wait if after is None else after
             wait = min(2 * wait, _LONGEST_WAIT)
             if self.patience is not None and time.monotonic() + pause - began > self.patience:
@@ -269,19 +284,28 @@ class Master:
         if self._on_wait is not None:
             self._on_wait(reason)
 
-    def _once(self, method: str, path: str, body: bytes | None, within: float) -> dict[str, Any]:
+    def _once(self, method: str, path: str, body: bytes | None, within: float, until: float | None) -> dict[str, Any]:
         connection = self._take()
         try:
             headers = {"Content-Type": "application/octet-stream"}
             if self.target.tls is not None and (token := self.target.secret()):
                 headers["Authorization"] = f"Bearer {token}"  # to a process whose certificate was verified
+            if connection.sock is None:
+                connection.proof_seconds = _left(_PROOF_SECONDS, until)
+                connection.connect()
+            if self._closed.is_set():
+                raise PushError(_CLOSED)  # close() may not have seen this connection
+            connection.sock.settimeout(_left(_ANSWER_SECONDS, until))
             connection.request(method, path, body, headers)
-            connection.sock.settimeout(within)
+            connection.sock.settimeout(_left(within, until))
             reply = connection.getresponse()
             text = reply.read()
         except BaseException:
             connection.close()
             raise
+        finally:
+            with self._lock:
+                self._busy.discard(connection)
         if reply.will_close:
             connection.close()
         else:
@@ -293,7 +317,13 @@ class Master:
 
     def _take(self) -> _Connection:
         if self._pid != os.getpid():  # a fork must not use its parent's connections
-            self._idle, self._pid = queue.LifoQueue(), os.getpid()
+            self._idle, self._busy, self._lock, self._pid = queue.LifoQueue(), set(), threading.Lock(), os.getpid()
+        connection = self._open()
+        with self._lock:
+            self._busy.add(connection)
+        return connection
+
+    def _open(self) -> _Connection:
         while True:
             try:
                 connection = self._idle.get_nowait()
@@ -304,11 +334,23 @@ class Master:
             connection.close()
 
     def close(self) -> None:
-        """Ends the connections; a request that waits fails."""
+        """Ends the connections, also those in use: a request that waits raises PushError. What
+        the master has begun may still become visible."""
         self._closed.set()
         if self._pid == os.getpid():
-            while not self._idle.empty():
-                self._idle.get_nowait().close()
+            with self._lock:
+                for connection in self._busy:
+                    connection.cut()
+            while True:
+                try:
+                    self._idle.get_nowait().close()
+                except queue.Empty:
+                    return
+
+
+def _left(within: float, until: float | None) -> float:
+    """So many seconds, or what is left until then. Never 0, which means without waiting."""
+    return within if until is None else max(0.001, min(within, until - time.monotonic()))
 
 
 def _ended(sock: socket.socket) -> bool:

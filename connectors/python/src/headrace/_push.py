@@ -54,7 +54,7 @@ def push(
 
     With the same ``transaction`` again, nothing is added; if it is visible already, records
     are not even read. It waits and tries again while the master is away or the dataset is
-    full: for ``patience`` seconds, or for ever. upload: as of Pusher.
+    full: each of its calls for ``patience`` seconds, or for ever. upload: as of Pusher.
 
     Raises DatasetError (no such dataset), PushError (refused: the message says what to do),
     MasterUnavailable (patience is over), TypeError and ValueError (a record, by its number).
@@ -102,6 +102,10 @@ class Pusher:
     The master's address and the token are found as the ``headrace`` command finds them:
     arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
     folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml, of which nothing else is read).
+
+    patience: so many seconds after it began, a call that has no answer raises
+    MasterUnavailable, a commit too: it may become visible after that, and can be repeated.
+    0: each call is made once. None: for ever.
 
     upload: this process puts chunks into the dataset's bucket itself, and only the commit goes
     to the master (landing_storage: s3://...). True takes AWS_ACCESS_KEY_ID,
@@ -207,7 +211,8 @@ class Pusher:
         self._master.ask("POST", f"{self._path}/end", b"")
 
     def close(self) -> None:
-        """Ends the connections. What was not committed never becomes visible."""
+        """Ends the connections; a call that waits in another thread raises PushError. What was
+        not committed never becomes visible. A commit that waits may."""
         self._master.close()
 
     def __repr__(self) -> str:
