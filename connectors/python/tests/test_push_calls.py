@@ -87,6 +87,8 @@ def test_a_commit_may_take_long_and_a_master_that_is_gone_is_found(
         assert self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         options = [self.sock.getsockopt(socket.IPPROTO_TCP, o) for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
         assert options == [10, 5]
+        # It would end the connection of a chunk that waits for room at the master.
+        assert self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
         wait = self.sock.gettimeout()
         reply = getresponse(self)
         waits.append((played.calls[-1], wait))

@@ -35,9 +35,12 @@ DEFAULT = "127.0.0.1:7070"
 _MAGIC, _NONCE, _PROOF = b"HEADRAC1", 32, 32
 _ANSWER_SECONDS = 60.0  # a master that is silent for so long is asked again
 # A commit looks at each of its chunks, so it may take long. A try that is cut off begins anew at the master and may
-# never end. Meanwhile TCP's probes tell whether the master's machine is there: within 25 s it is taken for gone.
+# never end. Meanwhile TCP's probes tell whether the master's machine is there: once it has the request, it is taken
+# for gone after 25 s. Before that, TCP sends the request again, on Linux for about 15 minutes. TCP_USER_TIMEOUT would
+# make that shorter, but it also ends a connection whose other side has no room for more: a chunk that waits at the
+# master for memory would be cut off and sent again.
 COMMIT_SECONDS = 3600.0
-_PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000}
+_PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _PROOF_SECONDS = 5.0
 _CLOSED = "the pusher was closed"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
@@ -169,7 +172,7 @@ class _Connection(http.client.HTTPConnection):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _PROBES.items():
-                if hasattr(socket, name):  # TCP_USER_TIMEOUT: on Linux
+                if hasattr(socket, name):
                     raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             if self.target.tls is not None:
                 certificate, key, authority = self.target.tls
