@@ -29,6 +29,7 @@ class Played(ThreadingHTTPServer):
         self.cut: list[str] = []
         self.held: dict[str, threading.Event] = {}  # these pages wait for it
         self.holding = threading.Event()  # one waits
+        self.refused: list[str] = []  # these pages
         self.calls: list[str] = []
         self.locator = "1 key 1 1 00000000"
 
@@ -56,7 +57,7 @@ class _Page(BaseHTTPRequestHandler):
             self.server.holding.set()
             self.server.held[page].wait()
         body = json.dumps(self.server.answer(self.path)).encode()
-        self.send_response(200)
+        self.send_response(400 if page in self.server.refused else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -185,3 +186,56 @@ def test_close_ends_a_commit_that_waits(played: Played) -> None:
     assert isinstance(error, headrace.PushError), error
     assert str(error) == "the pusher was closed"
     played.held.pop("commit").set()
+
+
+def interrupted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next wait of this thread is interrupted, as by Ctrl-C."""
+    wait, me, left = threading.Condition.wait, threading.get_ident(), [KeyboardInterrupt()]
+
+    def interrupted(self: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.get_ident() == me and left:
+            raise left.pop()
+        return wait(self, timeout)
+
+    monkeypatch.setattr(threading.Condition, "wait", interrupted)
+
+
+def test_a_commit_goes_on_after_an_interrupt(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    played.held["chunks"] = threading.Event()
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        t.push(b"v")
+        interrupted_once(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            t.commit()
+        played.held["chunks"].set()
+        assert in_thread(t.commit)() is None
+    assert played.calls.count("commit") == 1
+
+
+def test_a_chunk_whose_thread_does_not_start_is_sent_later(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+
+        def none(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as m, pytest.raises(RuntimeError, match="new thread"):
+            m.setattr(threading.Thread, "start", none)
+            t.push(b"v")
+        staged: list[list[str]] = []
+        assert in_thread(lambda: staged.append(t.stage()))() is None
+    assert staged == [[played.locator]]
+    assert played.calls.count("chunks") == 1
+
+
+def test_a_transaction_whose_chunk_was_refused_raises_that_each_time(played: Played) -> None:
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        played.refused.append("chunks")
+        t.push(b"v")
+        for _ in range(2):
+            with pytest.raises(headrace.PushError):
+                t.commit()
+            played.refused.clear()
+    assert played.calls.count("commit") == 0

@@ -257,6 +257,10 @@ class Transaction:
     """Records that become visible together. It is used by one thread.
 
     In a ``with`` block it is committed at the end of the block, unless an error ends it.
+
+    If a chunk could not be stored (it was refused, or patience was over), the transaction has
+    failed: push(), stage() and commit() raise that error from then on. Begin another one with
+    the same id, and push all of its records again.
     """
 
     def __init__(self, pusher: Pusher, name: str) -> None:
@@ -268,8 +272,8 @@ class Transaction:
         self._told: _Told | None = None  # nothing was pushed yet
         self._builders: list[Builder] = []
         self._rest = first_of(name)  # partition of the records without a key
-        self._slots = threading.BoundedSemaphore(_STAGING)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition(threading.Lock())
+        self._sending: set[int] = set()  # chunks that are on their way, by place in _locators; guarded by _lock
         self._locators: list[str] = []  # in the order in which chunks were closed
         self._staged = 0  # chunks that are durable; guarded by _lock
         self._body = len(json.dumps({"locators": []}))  # bytes of the commit's body so far; guarded by _lock
@@ -345,20 +349,19 @@ class Transaction:
 
     def stage(self) -> list[str]:
         """Sends what is not sent yet, and waits until all of it is durable. The locators are
-        what any process needs to commit the transaction. Nothing can be pushed after it."""
+        what any process needs to commit the transaction. Nothing can be pushed after it. After an
+        interrupt (KeyboardInterrupt) it can be called again."""
         for part in range(len(self._builders)):
             self._send(part)
-        for _ in range(_STAGING):
-            self._slots.acquire()
-        for _ in range(_STAGING):
-            self._slots.release()
+        self._wait(0)
         self._check()
         self._named = True
         return list(self._locators)
 
     def commit(self) -> Pushed:
-        """Stages the rest and makes the transaction visible. After an error it can be called
-        again: the records become visible once."""
+        """Stages the rest and makes the transaction visible. After an error of the commit, or an
+        interrupt, it can be called again: the records become visible once. After a chunk could
+        not be stored, each call raises that error."""
         self.done = self._pusher.commit(self.id, self.stage())
         return self.done
 
@@ -375,18 +378,25 @@ class Transaction:
         if self._failed is not None:
             raise self._failed
 
+    def _wait(self, most: int) -> None:
+        """Until at most so many chunks are on their way. An interrupt changes nothing."""
+        with self._lock:
+            self._lock.wait_for(lambda: len(self._sending) <= most)
+
     def _send(self, part: int) -> None:
         """Stages the chunk of a partition in the background; waits while too many are on their way."""
         self._check()
-        builder, at, told = self._builders[part], len(self._locators), self._told
+        builder, at, told, rest = self._builders[part], len(self._locators), self._told, self._rest
         if not builder.records or told is None:
             return
-        self._slots.acquire()
-        self._builders[part] = Builder()
-        self._rest += 1
-        self._locators.append("")
+        self._wait(_STAGING - 1)
+        fate: list[str] = []  # what came first, the thread's start or an interrupt; guarded by _lock
 
         def stage() -> None:
+            with self._lock:
+                if fate:
+                    return
+                fate.append("begun")
             try:
                 locator = self._pusher._stage(told, self.id, part, builder.seal(told.compress))
                 with self._lock:
@@ -398,10 +408,26 @@ class Transaction:
             except Exception as error:
                 self._failed = self._failed or error
             finally:
-                self._slots.release()
+                with self._lock:
+                    self._sending.discard(at)
+                    self._lock.notify_all()
 
-        # A daemon: a program that gives up must be able to end while the master is away.
-        threading.Thread(target=stage, name=f"headrace-stage-{at}", daemon=True).start()
+        try:
+            with self._lock:
+                self._sending.add(at)
+            self._builders[part] = Builder()
+            self._rest += 1
+            self._locators.append("")
+            # A daemon: a program that gives up must be able to end while the master is away.
+            threading.Thread(target=stage, name=f"headrace-stage-{at}", daemon=True).start()
+        except BaseException:  # an interrupt, or no thread can be started
+            with self._lock:
+                if not fate:  # as if nothing had happened
+                    fate.append("given up")
+                    self._sending.discard(at)
+                    self._builders[part], self._rest = builder, rest
+                    del self._locators[at:]
+            raise
 
 
 def _bytes_of(value: Value) -> bytes | None:
