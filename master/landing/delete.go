@@ -144,5 +144,5 @@ func (s *Service) drop(p *place, all []chunk.Locator) {
 		}
 	}
 	s.mu.Unlock()
-	s.warn(s.life, s.delete(s.life, p, a, mine, deleting, "the request that brought them failed")) // though its caller may be gone
+	s.warn(s.life, s.delete(s.life, p, a, mine, deleting, "the request that brought them failed, or its caller has gone")) // though its caller may be gone
 }

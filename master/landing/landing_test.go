@@ -107,6 +107,31 @@ func (s *Service) held(t *testing.T) int {
 	return n
 }
 
+// storedAndGone is a store whose callers go away when it has stored a chunk.
+type storedAndGone struct {
+	storage.Store
+	leave func()
+}
+
+func (g storedAndGone) Put(ctx context.Context, key string, data []byte) error {
+	err := g.Store.Put(ctx, key, data)
+	g.leave()
+	return err
+}
+
+// Nobody has the locator of a chunk whose caller has gone, so it does not fill the dataset.
+func TestAChunkWhoseCallerHasGoneDoesNotStay(t *testing.T) {
+	s := start(t)
+	ctx, leave := context.WithCancel(t.Context())
+	s.store = storedAndGone{s.store, leave}
+	if _, err := s.Stage(ctx, "clicks", "t", 0, lines("a")); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
+		t.Errorf("%d chunks are left, %d bytes are counted, %v", s.held(t), l.Stored, err)
+	}
+}
+
 func TestATransactionCannotCommitWhatWasNotStagedForIt(t *testing.T) {
 	s := start(t)
 	mine, others := s.staged(t, "mine", 0, lines("a")), s.staged(t, "others", 1, lines("b"))

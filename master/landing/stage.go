@@ -96,7 +96,12 @@ func (s *Service) stage(ctx context.Context, p *place, transaction string, parti
 		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, p.Name, err)
 	}
 	s.cameTo(a, key.String(), size)
-	return chunk.Locator{Key: key.String(), Size: size, Records: h.Records, Sum: h.Sum}, nil
+	l := chunk.Locator{Key: key.String(), Size: size, Records: h.Records, Sum: h.Sum}
+	if err := ctx.Err(); err != nil { // nobody gets the locator
+		s.drop(p, []chunk.Locator{l})
+		return chunk.Locator{}, err
+	}
+	return l, nil
 }
 
 // reserve counts bytes that will be stored, unless that is too much.
