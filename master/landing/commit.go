@@ -40,26 +40,44 @@ type Committed struct {
 // Commit makes a transaction visible: all chunks that the locators name, or none. It
 // returns when that is durable.
 func (s *Service) Commit(ctx context.Context, name, transaction string, locators []string) (Committed, error) {
-	if err := checkTransaction(transaction); err != nil {
+	return s.commitThen(ctx, name, transaction, locators, func(Committed, error) {})
+}
+
+// commitThen is Commit. It calls then when the commit has ended, also if its caller has gone
+// before.
+func (s *Service) commitThen(ctx context.Context, name, transaction string, locators []string, then func(Committed, error)) (Committed, error) {
+	p, a, ended, err := s.begin(ctx, name, transaction, locators)
+	if err != nil {
+		then(Committed{}, err)
 		return Committed{}, err
+	}
+	return s.apart(ctx, ended, func(ctx context.Context) (Committed, error) {
+		err := s.recall(ctx, p, a)
+		var done Committed
+		if err == nil {
+			done, err = s.commit(ctx, p, a, transaction, locators)
+		}
+		then(done, err)
+		return done, err
+	})
+}
+
+// begin waits until no other commit of the transaction is under way. ended ends this one.
+func (s *Service) begin(ctx context.Context, name, transaction string, locators []string) (p *place, a *stored, ended func(), err error) {
+	if err := checkTransaction(transaction); err != nil {
+		return nil, nil, nil, err
 	}
 	if len(locators) > mostChunks {
-		return Committed{}, tooMany(transaction)
+		return nil, nil, nil, tooMany(transaction)
 	}
-	p, err := s.ready(ctx, name)
-	if err != nil {
-		return Committed{}, err
+	if p, err = s.ready(ctx, name); err != nil {
+		return nil, nil, nil, err
 	}
-	a, err := s.account(ctx, p.stream)
-	if err != nil {
-		return Committed{}, err
+	if a, err = s.account(ctx, p.stream); err != nil {
+		return nil, nil, nil, err
 	}
-	return s.alone(ctx, a, transaction, func(ctx context.Context) (Committed, error) {
-		if err := s.recall(ctx, p, a); err != nil {
-			return Committed{}, err
-		}
-		return s.commit(ctx, p, a, transaction, locators)
-	})
+	ended, err = s.turn(ctx, a, transaction)
+	return p, a, ended, err
 }
 
 // alone runs one commit of a transaction at a time. The next commit of the transaction waits

@@ -202,10 +202,11 @@ func (s *Service) postRecords(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	done, err := s.Commit(r.Context(), name, id, texts(staged))
-	if err != nil || done.Already {
-		s.drop(p, staged)
-	}
+	done, err := s.commitThen(r.Context(), name, id, texts(staged), func(done Committed, err error) {
+		if err != nil || done.Already {
+			s.drop(p, staged)
+		}
+	})
 	return answer{Transaction: id, Already: done.Already, Records: done.Records}, err
 }
 

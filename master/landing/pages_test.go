@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -186,6 +187,50 @@ func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 		if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
 			t.Errorf("%s: %d chunks are left, %d bytes are counted, %v", c.what, s.held(t), l.Stored, err)
 		}
+	}
+}
+
+// leftThenBusy is a store whose caller goes away while it looks at a chunk of the commit. When
+// it is let go, it is busy.
+type leftThenBusy struct {
+	storage.Store
+	leave func()
+	let   chan struct{}
+}
+
+func (b leftThenBusy) Stat(context.Context, string) (storage.Object, error) {
+	b.leave()
+	<-b.let
+	return storage.Object{}, storage.ErrPassing
+}
+
+// A request whose caller goes away during the commit leaves no chunks if the commit then fails.
+func TestARequestThatFailsAfterItsCallerHasGoneLeavesNoChunks(t *testing.T) {
+	s := start(t)
+	plain, let := s.store, make(chan struct{})
+	ctx, leave := context.WithCancel(t.Context())
+	s.store = leftThenBusy{plain, leave, let}
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/datasets/clicks/records", strings.NewReader("a\nb"))
+	r.Header.Set("Idempotency-Key", "k")
+	if code, a := s.serve(t, r); code != http.StatusServiceUnavailable || s.held(t) != 1 {
+		t.Fatalf("%d %+v, %d chunks", code, a, s.held(t))
+	}
+	close(let)
+	p, err := s.place(t.Context(), "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.account(t.Context(), p.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := s.turn(t.Context(), a, "k") // its commit has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended()
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
+		t.Errorf("%d chunks are left, %d bytes are counted, %v", s.held(t), l.Stored, err)
 	}
 }
 
