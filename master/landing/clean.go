@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headrace/headrace/internal/chunk"
@@ -28,8 +29,9 @@ func (s *Service) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, s.end)() // they hold locks that the loop may be waiting for
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
-	s.warn(ctx, s.orphans(ctx))
-	looked := time.Now()
+	var looks sync.WaitGroup
+	looks.Go(func() { s.lookForOrphans(ctx) })
+	defer looks.Wait()
 	for {
 		changed := s.srv.Changed()
 		s.warn(ctx, s.recallAll(ctx))
@@ -39,10 +41,24 @@ func (s *Service) Run(ctx context.Context) {
 		case <-changed:
 		case <-tick.C:
 			s.warn(ctx, s.clean(ctx))
-			if time.Since(looked) >= s.orphaned {
-				s.warn(ctx, s.orphans(ctx))
-				looked = time.Now()
-			}
+		}
+	}
+}
+
+// lookForOrphans looks when it begins, every few hours, and soon again after an error. It
+// lists the whole storage, so it does not hold up Run.
+func (s *Service) lookForOrphans(ctx context.Context) {
+	for {
+		err := s.orphans(ctx)
+		s.warn(ctx, err)
+		wait := s.orphaned
+		if err != nil {
+			wait = s.again
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
 		}
 	}
 }

@@ -63,7 +63,8 @@ const (
 	maxTransaction = 200 // bytes of an id
 	cleanEvery     = 5 * time.Second
 	orphansEvery   = 6 * time.Hour
-	putWithin      = time.Hour // a file that is written for longer has no writer any more
+	orphansAgain   = time.Minute // after an error
+	putWithin      = time.Hour   // a file that is written for longer has no writer any more
 )
 
 // Service takes pushed records. Make it with New; Run deletes what is not needed.
@@ -78,6 +79,7 @@ type Service struct {
 	recalled  map[uint32]bool // datasets, by id; of Run alone
 	every     time.Duration   // how often Run looks
 	orphaned  time.Duration   // how often it looks for what no dataset has
+	again     time.Duration   // when it looks again after an error
 
 	life    context.Context // ends with Run; commits that are under way use it
 	end     context.CancelFunc
@@ -118,7 +120,7 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, orphaned: orphansEvery, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}, room: semaphore.NewWeighted(roomMost)}
+	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, orphaned: orphansEvery, again: orphansAgain, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}, room: semaphore.NewWeighted(roomMost)}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
@@ -137,4 +139,95 @@ func (n noNotes) Put(ctx context.Context, key string, data []byte) error {
 		return storage.ErrPassing
 	}
 	return n.bucket.Put(ctx, key, data)
+}
+
+// whole is a store whose lists of everything wait for an answer: an error, or nil.
+type whole struct {
+	storage.Store
+	answers chan error
+	lists   atomic.Int32
+}
+
+func (w *whole) List(ctx context.Context, prefix, after string, most int) ([]storage.Object, error) {
+	if prefix == "" {
+		w.lists.Add(1)
+		select {
+		case err := <-w.answers:
+			if err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return w.Store.List(ctx, prefix, after, most)
+}
+
+// run runs it until the test says stop, which waits for its end.
+func (s *Service) run(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	return func() {
+		t.Helper()
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Fatal("Run does not return")
+		}
+	}
+}
+
+// gone waits until a chunk is deleted.
+func (s *Service) gone(t *testing.T, store storage.Store, key string) {
+	t.Helper()
+	deadline, tick := time.After(30*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := store.Stat(t.Context(), key); errors.Is(err, storage.ErrNotFound) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("chunk %s is still there", key)
+		}
+	}
+}
+
+func TestAListOfTheStorageThatFailsIsTriedAgain(t *testing.T) {
+	s := start(t)
+	s.every, s.again = time.Millisecond, time.Millisecond
+	store := &whole{Store: s.store, answers: make(chan error, 3)}
+	for _, err := range []error{storage.ErrPassing, storage.ErrPassing, nil} {
+		store.answers <- err
+	}
+	key := chunk.NewKey("sgone", 0, "t", time.Now()).String()
+	if err := s.store.Put(t.Context(), key, lines("b")); err != nil {
+		t.Fatal(err)
+	}
+	s.store = store
+	stop := s.run(t)
+	s.gone(t, store.Store, key)
+	stop()
+	if n := store.lists.Load(); n != 3 { // the next one comes after hours
+		t.Errorf("the storage was listed %d times", n)
+	}
+}
+
+func TestChunksAreDeletedWhileTheStorageIsListed(t *testing.T) {
+	s := start(t)
+	s.every = time.Millisecond
+	locator := s.staged(t, "never", 0, lines("a"))
+	l, _, err := chunk.ParseLocator(locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
+	store := &whole{Store: s.store, answers: make(chan error)} // it has no answer
+	s.store = store
+	stop := s.run(t)
+	s.gone(t, store.Store, l.Key)
+	stop()
 }
