@@ -185,7 +185,7 @@ func (s *Service) sort(ctx context.Context, p *place, a *stored) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range committed {
-		delete(a.staged, key)
+		a.unstage(key)
 	}
 	a.sorted = true
 	return nil
@@ -292,7 +292,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	late = slices.DeleteFunc(late, func(o storage.Object) bool {
 		if committed[o.Key] { // sweep met its commit
 			delete(a.condemned, o.Key)
-			delete(a.staged, o.Key)
+			a.unstage(o.Key)
 			a.bytes -= o.Size
 		}
 		return committed[o.Key]
@@ -330,7 +330,7 @@ func (s *Service) sweep(ctx context.Context, p *place, a *stored, now time.Time)
 		s.mu.Lock()
 		for _, o := range found {
 			if _, known := a.staged[o.Key]; !known && !committed[o.Key] {
-				a.staged[o.Key] = o.Size
+				a.stage(o.Key, o.Size)
 				a.bytes += o.Size
 			}
 		}

@@ -125,6 +125,15 @@ func TestBytesAreThoseThatLieThere(t *testing.T) {
 		if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored != lie {
 			t.Errorf("%s: %d bytes are counted, %v, and %d lie there", when, got.Stored, err, lie)
 		}
+		for _, a := range s.stored {
+			var staged int64
+			for _, size := range a.staged {
+				staged += size
+			}
+			if a.uncommitted != staged {
+				t.Errorf("%s: %d bytes are counted as staged, and %d are", when, a.uncommitted, staged)
+			}
+		}
 	}
 	check("staged and committed")
 	l.segments = 2

@@ -122,7 +122,7 @@ func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (d
 	defer s.mu.Unlock()
 	delete(a.doubtful, o.Key)
 	delete(a.condemned, o.Key)
-	delete(a.staged, o.Key)
+	a.unstage(o.Key)
 	if counted {
 		a.bytes -= o.Size
 	}

@@ -99,11 +99,12 @@ type stored struct {
 	counting chan struct{} // is full while it is listed
 	counted  chan struct{} // closed when it was
 
-	bytes   int64
-	staged  map[string]int64 // bytes of chunks that no commit has named, by key
-	sorted  bool             // staged has no committed chunk of before this process
-	deleted map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
-	swept   int64            // the hours up to this one were listed after their stage_ttl
+	bytes       int64
+	staged      map[string]int64 // bytes of chunks that no commit has named, by key
+	uncommitted int64            // the sum of staged
+	sorted      bool             // staged has no committed chunk of before this process
+	deleted     map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
+	swept       int64            // the hours up to this one were listed after their stage_ttl
 
 	commits map[string]chan struct{} // those under way, by transaction: closed at their end
 
@@ -266,7 +267,7 @@ func (s *Service) count(ctx context.Context, a *stored, stream string) error {
 	defer s.mu.Unlock()
 	for _, o := range all {
 		a.bytes += o.Size
-		a.staged[o.Key] = o.Size
+		a.stage(o.Key, o.Size)
 	}
 	close(a.counted)
 	return nil
@@ -282,7 +283,19 @@ func (s *Service) add(a *stored, n int64) {
 func (s *Service) cameTo(a *stored, key string, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	a.stage(key, size)
+}
+
+// stage notes a chunk that no commit has named. s.mu is held.
+func (a *stored) stage(key string, size int64) {
+	a.uncommitted += size - a.staged[key]
 	a.staged[key] = size
+}
+
+// unstage forgets one. s.mu is held.
+func (a *stored) unstage(key string) {
+	a.uncommitted -= a.staged[key]
+	delete(a.staged, key)
 }
 
 // landedIn notes chunks that are committed. Those that their writer has put there itself are
@@ -294,7 +307,7 @@ func (s *Service) landedIn(a *stored, all []chunk.Locator) {
 		if _, known := a.staged[l.Key]; !known {
 			a.bytes += l.Size
 		}
-		delete(a.staged, l.Key)
+		a.unstage(l.Key)
 	}
 }
 

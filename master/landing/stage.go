@@ -122,9 +122,7 @@ func (s *Service) reserve(a *stored, p *place, size int64) error {
 func (a *stored) full(p *place, bytes int64) error {
 	f := &Full{Dataset: p.Name, Stored: bytes, Most: p.MaxBytes, After: fullWait}
 	if a.sorted {
-		for _, size := range a.staged {
-			f.Staged += size
-		}
+		f.Staged = a.uncommitted
 	}
 	return f
 }
