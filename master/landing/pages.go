@@ -66,24 +66,35 @@ type upload struct {
 // controlKey is the key of a request's http.ResponseController in its context.
 type controlKey struct{}
 
-// bodyWithin is how long a body may take to come while it holds room.
-const bodyWithin = time.Minute
+// A body that holds room has a minute to come, and a second more for each bodyRate bytes that
+// have come.
+const (
+	bodyWithin = time.Minute
+	bodyRate   = 64 << 10
+)
 
 // body appends a body to data, up to its capacity. It holds room, so the body must come in time.
 func body(r *http.Request, data []byte) ([]byte, error) {
-	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok {
-		_ = c.SetReadDeadline(time.Now().Add(bodyWithin)) // else it is a test without a connection
+	began, before, told := time.Now(), len(data), 0
+	within := func(int) {}
+	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok { // else it is a test without a connection
+		within = func(more int) { _ = c.SetReadDeadline(began.Add(bodyWithin + time.Duration(more)*time.Second)) }
 		// Not for what follows: net/http reads on, to see whether the caller goes away.
 		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	}
+	within(0)
 	for len(data) < cap(data) {
 		n, err := r.Body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
+		if came := (len(data) - before) / bodyRate; came > told {
+			told = came
+			within(came)
+		}
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: the body ended early, or did not come within %v: %w", ErrNotReady, bodyWithin, err)
+			return nil, fmt.Errorf("%w: the body ended early, or came too slowly (%v, and a second for each %d KiB): %w", ErrNotReady, bodyWithin, bodyRate>>10, err)
 		}
 	}
 	return data, nil

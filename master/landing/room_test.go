@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,25 @@ type timed struct {
 func (w *timed) SetReadDeadline(at time.Time) error {
 	w.deadlines = append(w.deadlines, at)
 	return nil
+}
+
+// A slow link makes progress: the more of a body has come, the later its deadline.
+func TestTheDeadlineOfABodyFollowsWhatHasCome(t *testing.T) {
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	text := strings.Repeat("x", 3*bodyRate+100)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader(text[:bodyRate+1]), strings.NewReader(text[bodyRate+1:])))
+	r = r.WithContext(context.WithValue(r.Context(), controlKey{}, http.NewResponseController(w)))
+	data, err := body(r, make([]byte, 0, len(text)+1))
+	if err != nil || string(data) != text {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	var more []time.Duration
+	for _, at := range w.deadlines[:len(w.deadlines)-1] {
+		more = append(more, at.Sub(w.deadlines[0]))
+	}
+	if !slices.Equal(more, []time.Duration{0, time.Second, 3 * time.Second}) || !w.deadlines[len(w.deadlines)-1].IsZero() {
+		t.Errorf("after the first one: %v", more)
+	}
 }
 
 // A body that holds room has a deadline. What the request does then has none, because a large

@@ -31,6 +31,7 @@ class Played(ThreadingHTTPServer):
         self.holding = threading.Event()  # one waits
         self.refused: list[str] = []  # these pages
         self.calls: list[str] = []
+        self.bodies: list[bytes] = []
         self.locator = "1 key 1 1 00000000"
 
     def answer(self, path: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class _Page(BaseHTTPRequestHandler):
     server: Played
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         page = self.path.split("?")[0].rsplit("/", 1)[1]
         self.server.calls.append(page)
         if page in self.server.cut:
@@ -239,3 +240,20 @@ def test_a_transaction_whose_chunk_was_refused_raises_that_each_time(played: Pla
                 t.commit()
             played.refused.clear()
     assert played.calls.count("commit") == 0
+
+
+def test_a_large_body_leaves_in_pieces_each_with_its_own_time(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    send = http.client.HTTPConnection.send
+
+    def watched(self: http.client.HTTPConnection, data: Any) -> None:
+        left.append(len(data))
+        send(self, data)
+
+    body = bytes(range(256)) * 4097
+    with headrace.Pusher("clicks") as pusher:
+        monkeypatch.setattr(http.client.HTTPConnection, "send", watched)
+        pusher._master.ask("POST", "/v1/datasets/clicks/transactions/t/chunks?partition=0", body)
+    assert played.bodies[-1] == body
+    assert max(left) <= _master._PIECE
+    assert sum(left[1:]) == len(body)

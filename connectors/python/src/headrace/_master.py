@@ -21,7 +21,7 @@ import ssl
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ _ANSWER_SECONDS = 60.0  # a master that is silent for so long is asked again
 # master for memory would be cut off and sent again.
 COMMIT_SECONDS = 3600.0
 _PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+_PIECE = 256 << 10  # bytes of a body that leave together
 _PROOF_SECONDS = 5.0
 _CLOSED = "the pusher was closed"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
@@ -299,7 +300,11 @@ class Master:
             if self._closed.is_set():
                 raise PushError(_CLOSED)  # close() may not have seen this connection
             connection.sock.settimeout(_left(_ANSWER_SECONDS, until))
-            connection.request(method, path, body, headers)
+            if body is None or len(body) <= _PIECE:
+                connection.request(method, path, body, headers)
+            else:
+                headers["Content-Length"] = str(len(body))
+                connection.request(method, path, _pieces(connection.sock, body, until), headers)
             connection.sock.settimeout(_left(within, until))
             reply = connection.getresponse()
             text = reply.read()
@@ -349,6 +354,15 @@ class Master:
                     self._idle.get_nowait().close()
                 except queue.Empty:
                     return
+
+
+def _pieces(sock: socket.socket, body: bytes, until: float | None) -> Iterator[memoryview]:
+    """Each piece has its own time to leave, so that a slow link makes progress: the time of a
+    socket's sendall() is for all of what it is given."""
+    whole = memoryview(body)
+    for at in range(0, len(body), _PIECE):
+        sock.settimeout(_left(_ANSWER_SECONDS, until))
+        yield whole[at : at + _PIECE]
 
 
 def _left(within: float, until: float | None) -> float:
