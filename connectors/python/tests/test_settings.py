@@ -90,6 +90,13 @@ def test_who_names_the_job_or_the_agent_reads_no_file(tmp_path: Path, monkeypatc
     assert resolve(agent="/run/a.sock", env={}).job == ""
     assert Target.find("a", env={"XDG_STATE_HOME": "/s"}).state == "/s/headrace/a"
     assert Target.find(env={"HEADRACE_STATE": "/s"}).state == "/s"
+    for token in ({"HEADRACE_TOKEN": "t"}, {"HEADRACE_TOKEN_FILE": "/t"}):
+        assert Target.find(env={"HEADRACE_MASTER": "127.0.0.1:9", **token}).where() == "127.0.0.1:9"
+    assert Target.find(master="127.0.0.1:9", token="t", env={}).secret() == "t"
+    assert Target.find(master="127.0.0.1:9", token_file="/t", env={}).token_file == "/t"
+    for one in ({"HEADRACE_MASTER": "127.0.0.1:9"}, {"HEADRACE_TOKEN": "t"}):  # the other is in the state folder
+        with pytest.raises(ValueError, match="not a job's name"):
+            Target.find(env={**one, "HEADRACE_AGENT": "/run/a.sock"})
 
 
 @pytest.mark.parametrize(

@@ -79,20 +79,22 @@ class Target:
         token_file: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Target:
-        """Arguments, else HEADRACE_*, else the state folder, as the tools do it."""
+        """Arguments, else HEADRACE_*, else the state folder, as the tools do it. If the address
+        and the token are said, ./headrace.yaml is not read."""
         env = os.environ if env is None else env
+        address = master or env.get("HEADRACE_MASTER") or None
+        if token is None and token_file is None:
+            token, token_file = env.get("HEADRACE_TOKEN") or None, env.get("HEADRACE_TOKEN_FILE") or None
         base = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME", "/"), ".local", "state")
         job = job or env.get("HEADRACE_JOB")
-        if not job and not env.get("HEADRACE_STATE"):
+        if not job and not env.get("HEADRACE_STATE") and not (address and (token or token_file)):
             job = job_of_folder()
         state = env.get("HEADRACE_STATE") or os.path.join(base, "headrace", job or "default")
         files = [env.get(f"HEADRACE_TLS_{part}", "") for part in ("CERT", "KEY", "CA")]
         if any(files) and not all(files):
             raise ValueError("TLS needs all three of HEADRACE_TLS_CERT, HEADRACE_TLS_KEY and HEADRACE_TLS_CA")
-        if token is None and token_file is None:
-            token, token_file = env.get("HEADRACE_TOKEN") or None, env.get("HEADRACE_TOKEN_FILE") or None
         target = Target(
-            address=master or env.get("HEADRACE_MASTER") or None,
+            address=address,
             state=os.path.abspath(state),
             token=token,
             token_file=token_file,

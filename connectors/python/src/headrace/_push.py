@@ -101,7 +101,8 @@ class Pusher:
 
     The master's address and the token are found as the ``headrace`` command finds them:
     arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
-    folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml, of which nothing else is read).
+    folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml, of which nothing else is read;
+    it is not read if the address and the token are said).
 
     patience: so many seconds after it began, a call that has no answer raises
     MasterUnavailable, a commit too: it may become visible after that, and can be repeated.
