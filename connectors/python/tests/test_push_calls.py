@@ -30,6 +30,7 @@ class Played(ThreadingHTTPServer):
         self.held: dict[str, threading.Event] = {}  # these pages wait for it
         self.holding = threading.Event()  # one waits
         self.refused: list[str] = []  # these pages
+        self.busy: list[str] = []  # the next calls of these pages
         self.calls: list[str] = []
         self.bodies: list[bytes] = []
         self.locator = "1 key 1 1 00000000"
@@ -53,6 +54,10 @@ class _Page(BaseHTTPRequestHandler):
         if page in self.server.cut:
             self.server.cut.remove(page)
             self.close_connection = True
+            return
+        if page in self.server.busy:
+            self.server.busy.remove(page)
+            self.send_error(503, "the disk is full")
             return
         if page in self.server.held:
             self.server.holding.set()
@@ -166,13 +171,44 @@ def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
 @pytest.mark.parametrize("page", ["chunks", "commit"])
 def test_patience_ends_a_call_that_the_master_does_not_answer(played: Played, page: str) -> None:
     played.held[page] = threading.Event()
-    with headrace.Pusher("clicks", patience=0.2) as pusher:
+    with headrace.Pusher("clicks") as pusher:
         t = pusher.begin("t")
-        t.push(b"v")
+        if page == "commit":
+            t.push(b"v")
+            t.stage()
+        pusher._master.patience = 0.2  # now, because the calls before are answered
+        if page == "chunks":
+            t.push(b"v")
         error = in_thread(t.commit)()
         assert isinstance(error, headrace.MasterUnavailable), error
         assert "no answer within 0.2 s" in str(error)
     played.held.pop(page).set()
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_the_reason_of_the_last_answer_is_told_when_patience_cuts_a_call_short(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(_master, "time", clock)
+    played.busy, played.held["commit"] = ["commit"], threading.Event()
+
+    def told(_: str) -> None:
+        clock.now = 3600.0
+
+    with headrace.Pusher("clicks", patience=3600, on_wait=told) as pusher:
+        error = in_thread(lambda: pusher.commit("t", []))()
+        assert isinstance(error, headrace.MasterUnavailable), error
+        assert "the disk is full" in str(error)
+    played.held.pop("commit").set()
 
 
 def test_close_ends_a_commit_that_waits(played: Played) -> None:

@@ -264,6 +264,7 @@ class Master:
         """
         began, wait = time.monotonic(), _FIRST_WAIT
         until = began + self.patience if self.patience else None
+        reason = ""
         while True:
             if self._closed.is_set():
                 raise PushError(_CLOSED)
@@ -274,7 +275,11 @@ class Master:
             except _Later as error:
                 reason, after = str(error), error.after
             except (OSError, http.client.HTTPException) as error:
-                reason, after = f"master {self.target.where()}: {error or type(error).__name__}", None
+                after = None
+                over = until is not None and time.monotonic() >= until
+                if not (over and reason and isinstance(error, socket.timeout)):
+                    reason = f"master {self.target.where()}: {error or type(error).__name__}"
+                # else patience cut this try short, and the reason is the one before
             if self._closed.is_set():
                 continue
             pause = wait if after is None else after
