@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -335,7 +337,49 @@ func hostile() map[string][]byte {
 	deltas.pages = []writtenPage{{entries: maxEntries, encoding: deltaBinaryPacked, defs: run(maxEntries, 1), values: d}}
 	const rows = pages * maxEntries
 	return map[string][]byte{"nulls of lists": writeFile(rows, null), "bools": writeFile(rows, flag), "long texts": writeFile(rows, word),
-		"nulls": writeFile(rows, flat), "deltas": writeFile(maxEntries, deltas), "a long list": endless(3)}
+		"nulls": writeFile(rows, flat), "deltas": writeFile(maxEntries, deltas), "a long list": endless(3),
+		"a length below 0": oddLength(-8), "no length": oddLength(0), "a large length": oddLength(math.MaxInt32)}
+}
+
+// oddLength has one column, whose values have a length that no value has.
+func oddLength(n int64) []byte {
+	return writeFile(2, writtenColumn{name: "fixed", typ: fixedBytes, length: n, pages: []writtenPage{{entries: 2, encoding: plainEncoding, defs: run(2, 0)}}})
+}
+
+func TestALengthThatNoValueHasIsRefusedBeforeRowsAreRead(t *testing.T) {
+	for _, n := range []int64{-8, -1, 0, 1<<20 + 1, math.MaxInt32, math.MinInt32} {
+		b := oddLength(n)
+		if rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/fixed")); err == nil || !strings.Contains(err.Error(), "column /fixed: has values of ") {
+			t.Errorf("length %d: %v, %v", n, rd, err)
+		}
+	}
+}
+
+// The sizes of the columns' rows, as the footer has them, are 2^64 with the 8 bytes that a row
+// takes at least.
+func TestSizesOfColumnsDoNotOverflow(t *testing.T) {
+	var cols []writtenColumn
+	var every []string
+	lists := func(width, values int64) {
+		name := fmt.Sprintf("c%d", len(cols))
+		cols = append(cols, writtenColumn{name: name, typ: fixedBytes, length: width, list: true, values: values})
+		every = append(every, "/"+name+"/*")
+	}
+	for range 15 {
+		lists(1<<20-1, 1<<40)
+	}
+	for i := 3; i < 60; i++ {
+		width := max(3, i-40)
+		lists(1<<width-1, 1<<(i-width))
+	}
+	b := writeFile(1, cols...)
+	rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths(every...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rd.Batch(100); n != 1 {
+		t.Errorf("a batch has %d rows", n)
+	}
 }
 
 func TestATinyFileTakesLittleMemory(t *testing.T) {

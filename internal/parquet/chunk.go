@@ -73,6 +73,9 @@ func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk
 	case !m.hasMeta:
 		return nil, errors.New("it has no metadata")
 	}
+	if _, _, err := leaf.kind(); err != nil { // its length is not checked anywhere else
+		return nil, err
+	}
 	if err := checkCodec(m.codec); err != nil {
 		return nil, err
 	}

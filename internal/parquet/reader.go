@@ -87,10 +87,10 @@ func (r *Reader) Batch(most int) int {
 	size := int64(8)
 	for _, c := range r.cols {
 		if c != nil {
-			size += c.rowBytes(max(r.rows, 1))
+			size = min(size+c.rowBytes(max(r.rows, 1)), 1<<60) // the sum cannot overflow
 		}
 	}
-	n := min(int64(most), r.Left(), batchBytes/size)
+	n := min(int64(most), r.Left(), batchBytes/max(size, 8))
 	if r.pace > 0 {
 		n = min(n, r.pace)
 	}

@@ -46,6 +46,7 @@ type writtenPage struct {
 type writtenColumn struct {
 	name   string
 	typ    physical
+	length int64 // of fixedBytes
 	list   bool
 	dict   [][]byte // PLAIN, without lengths
 	pages  []writtenPage
@@ -127,10 +128,13 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 		}
 	}
 	w.list(2, tStruct, elements)
-	element := func(name string, typ physical, repetition, children, converted int64) {
+	element := func(name string, typ physical, length, repetition, children, converted int64) {
 		w.begin()
 		if children == 0 {
 			w.i32(1, int64(typ))
+		}
+		if length != 0 {
+			w.i32(2, length)
 		}
 		w.i32(3, repetition)
 		w.binary(4, name)
@@ -142,14 +146,14 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 		}
 		w.end()
 	}
-	element("schema", 0, 0, int64(len(cols)), 0)
+	element("schema", 0, 0, 0, int64(len(cols)), 0)
 	for _, c := range cols {
 		if c.list {
-			element(c.name, 0, 1, 1, 3)
-			element("list", 0, 2, 1, 0)
-			element("element", c.typ, 1, 0, 0)
+			element(c.name, 0, 0, 1, 1, 3)
+			element("list", 0, 0, 2, 1, 0)
+			element("element", c.typ, c.length, 1, 0, 0)
 		} else {
-			element(c.name, c.typ, 1, 0, 0)
+			element(c.name, c.typ, c.length, 1, 0, 0)
 		}
 	}
 	w.i64(3, rows)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -256,6 +257,36 @@ func TestAParquetFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	_, err = openTables(t, dir, segs[:1]).Segments(t.Context(), "files:d", 0, 100)
 	changed, ok := errors.AsType[*sources.Changed](err)
 	if !ok || changed.Name != "default.parquet" || changed.Range.Start != 120 || changed.Range.End != 300 {
+		t.Error(err)
+	}
+}
+
+// The footer says that each value of a wanted field has -8 bytes.
+func TestAParquetFileWithAValueLengthBelowZeroIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	b, err := os.ReadFile("../../internal/parquet/testdata/default.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	field := "\x15\x0e\x15\x10\x15\x02\x18\x05fixed" // a type, a length of 8, optional, a name
+	if bytes.Count(b, []byte(field)) != 1 {
+		t.Fatal("the test's file is another one")
+	}
+	b = bytes.Replace(b, []byte(field), []byte("\x15\x0e\x15\x0f\x15\x02\x18\x05fixed"), 1)
+	if err := os.WriteFile(filepath.Join(dir, "hostile.parquet"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Options{Dataset: "d", Spec: &Spec{Root: dir, MaxRecord: 1 << 20}, AllowedRoots: []string{dir},
+		Framing: Framing{Kind: Table, EmptyLines: true, Paths: []parquet.Path{{Text: "/fixed", Tokens: []string{"fixed"}, Stars: []bool{false}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	segs, err := s.Segments(t.Context(), s.partition, -1, 100)
+	for _, g := range segs {
+		_, err = idsOf(s, g, g.Start, g.End, g.Start)
+	}
+	if err == nil || !strings.Contains(err.Error(), "hostile.parquet") || !strings.Contains(err.Error(), "column /fixed: has values of -8 bytes") {
 		t.Error(err)
 	}
 }
