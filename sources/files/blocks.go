@@ -17,6 +17,8 @@ type blocks struct {
 	every int64
 	// scan is what one read asks for when quoted CSV is indexed.
 	scan int64
+	// far: the end of a line over max_record is looked for so far from its beginning.
+	far int64
 }
 
 var defaultBlocks = blocks{
@@ -26,4 +28,5 @@ var defaultBlocks = blocks{
 	segment: 63 << 20,
 	every:   1 << 20,
 	scan:    1 << 20,
+	far:     1 << 30,
 }

@@ -12,12 +12,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-const (
-	// lineEndings is how many bytes more than its record a line may have, and a TFRecord.
-	lineEndings = tfrecord.Head + tfrecord.Tail
-	// maxArena keeps the arena's int32 offsets far from their end.
-	maxArena = 1 << 30
-)
+// lineEndings is how many bytes more than its record a line may have, and a TFRecord.
+const lineEndings = tfrecord.Head + tfrecord.Tail
 
 // cursor reads the records that begin in [from, end) of one file. The bytes go
 // from the file into the batch's arena and are not moved again.
@@ -139,7 +135,11 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 		if c.framer.framing.Kind == Whole {
 			c.err = c.whole(b)
 		} else {
-			c.err = c.fill(b)
+			c.err = c.fill(ctx, b)
+		}
+		if err := ctx.Err(); err != nil && errors.Is(c.err, err) {
+			c.err = nil
+			return err
 		}
 	}
 	if len(b.Recs) > 0 { // an error behind them is told by the next call
@@ -170,7 +170,7 @@ func (s *Source) finish(f file, l *locator, r sources.Range) error {
 
 // fill reads one block and frames it; more of the file, where the first record
 // does not end in it.
-func (c *cursor) fill(b *sources.Batch) error {
+func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 	n := min(c.block, c.end-c.at+c.src.blocks.overrun, c.data.Size()-c.at)
 	have := int64(0)
 	for {
@@ -179,7 +179,7 @@ func (c *cursor) fill(b *sources.Batch) error {
 			return err
 		}
 		have = n
-		used, err := c.frame(b, c.at+n == c.data.Size())
+		used, err := c.frame(ctx, b, c.at+n == c.data.Size())
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (c *cursor) fill(b *sources.Batch) error {
 			c.rest = b.Arena[used:]
 			return nil
 		}
-		if err := c.tooLong(n); err != nil {
+		if passed, err := c.tooLong(ctx, n); passed || err != nil {
 			return err
 		}
 		n = min(c.longer(n), c.data.Size()-c.at)
@@ -247,7 +247,7 @@ func (c *cursor) packedShort(now stamp) error {
 
 // frame appends the records of the arena that begin before end, and returns how
 // many bytes it is through with. Zero: the first record goes on behind the arena.
-func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
+func (c *cursor) frame(ctx context.Context, b *sources.Batch, last bool) (used int, err error) {
 	c.framer.reset()
 	buf := b.Arena
 	if c.midLine {
@@ -272,9 +272,7 @@ func (c *cursor) frame(b *sources.Batch, last bool) (used int, err error) {
 			if len(b.Recs) > 0 {
 				return used, nil
 			}
-			large := c.large(begins, int64(value-first))
-			large.Next, large.Value = min(c.at+int64(next), c.r.End), sources.ValueOf(buf[first:value])
-			return used, large
+			return used, c.over(ctx, begins)
 		case c.framer.framing.Kind == TFRecord && tfrecordData(buf, first, value) != "":
 			if len(b.Recs) > 0 {
 				return used, nil
@@ -316,26 +314,50 @@ func (c *cursor) adapt(b *sources.Batch, used int) {
 	}
 }
 
-// longer is how much to read where n bytes hold no whole record: twice that,
-// but of what may be one record no more than shows that it is too large.
+// longer is how much to read where n bytes hold no whole record: twice that, but no more
+// than shows that the record is too large.
 func (c *cursor) longer(n int64) int64 {
-	if most := int64(c.src.spec.MaxRecord) + lineEndings + 1; n < most {
-		return min(2*n, most)
-	}
-	return 2 * n
+	return min(2*n, int64(c.src.spec.MaxRecord)+lineEndings+1)
 }
 
-// tooLong judges a record that does not end in the n bytes from c.at. One that
-// only leads to the range is for another reader to complain of.
-func (c *cursor) tooLong(n int64) error {
-	limit := int64(c.src.spec.MaxRecord)
-	if n > limit+lineEndings && (c.at >= c.from || n > maxArena) {
-		return c.large(c.at, n)
+// tooLong judges a record that does not end in the n bytes from c.at. One over the limit that
+// only leads to the range is passed: another reader tells of it.
+func (c *cursor) tooLong(ctx context.Context, n int64) (passed bool, err error) {
+	if n > int64(c.src.spec.MaxRecord)+lineEndings {
+		err := c.over(ctx, c.at)
+		if large, ok := errors.AsType[*sources.TooLarge](err); ok && c.at < c.from && large.Next > 0 {
+			c.at, c.rest = large.Next, nil
+			return true, nil
+		}
+		return false, err
 	}
 	if c.at+n == c.data.Size() {
-		return c.malformed(c.at, c.framer.framing.unfinished())
+		return false, c.malformed(c.at, c.framer.framing.unfinished())
 	}
-	return nil
+	return false, nil
+}
+
+// over tells of the record that begins at at, which is longer than max_record.
+func (c *cursor) over(ctx context.Context, at int64) error {
+	o, err := c.src.over(ctx, at, c.some)
+	if err != nil {
+		return err
+	}
+	large := c.large(at, o.size)
+	if large.Value = o.value; o.end <= c.data.Size() {
+		large.Next = min(o.end, c.r.End)
+	}
+	return large
+}
+
+// some reads. It gives less than b only at the content's end.
+func (c *cursor) some(b []byte, at int64) (int, error) {
+	b = b[:max(0, min(int64(len(b)), c.data.Size()-at))]
+	n, err := readFull(c.data, b, at)
+	if c.loc.Codec != noCodec && errors.Is(err, errShort) && at+int64(n) >= c.loc.End {
+		return n, nil
+	}
+	return n, c.readError(err)
 }
 
 func (c *cursor) malformed(at int64, what string) *sources.Malformed {

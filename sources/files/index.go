@@ -40,10 +40,17 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 			return nil, 0, &sources.Malformed{Partition: s.partition, Position: sources.Position{Segment: s.nextID(), Offset: at}, Name: c.name, What: x.wrong}
 		}
 		if used == 0 {
-			if err := s.tooLong(c, at, n, state, at+n == x.size); err != nil {
+			end, err := s.tooLong(ctx, c, at, n, state, at+n == x.size)
+			if err != nil {
 				return nil, 0, err
 			}
-			buf = make([]byte, 2*len(buf))
+			if end == 0 {
+				buf = make([]byte, 2*len(buf))
+				continue
+			}
+			if at = end; at >= x.due() && x.border(at) {
+				return x.starts, x.end, nil
+			}
 		}
 		at += int64(used)
 	}
@@ -63,17 +70,32 @@ func scanRoom(size int64) *[]byte {
 	return &b
 }
 
-// tooLong judges a record that does not end in the n bytes from at.
-func (s *Source) tooLong(c *openList, at, n int64, st state, last bool) error {
+// tooLong judges a record that does not end in the n bytes from at. Listing passes one over
+// the limit if it finds its end: the reader tells of it. end is 0 for a record that may be
+// shorter.
+func (s *Source) tooLong(ctx context.Context, c *openList, at, n int64, st state, last bool) (end int64, err error) {
 	limit := int64(s.spec.MaxRecord)
-	switch where := (sources.Position{Segment: s.nextID(), Offset: at}); {
-	case last && (st == inQuotes || s.framing.measured()) && n <= limit+lineEndings:
-		return &sources.Malformed{Partition: s.partition, Position: where, Name: c.name,
-			What: s.framing.unfinished()}
-	case n > limit+lineEndings:
-		return &sources.TooLarge{Partition: s.partition, Position: where, Name: c.name, Size: n, Limit: limit}
+	where := sources.Position{Segment: s.nextID(), Offset: at}
+	if n <= limit+lineEndings {
+		if last && (st == inQuotes || s.framing.measured()) {
+			return 0, &sources.Malformed{Partition: s.partition, Position: where, Name: c.name, What: s.framing.unfinished()}
+		}
+		return 0, nil
 	}
-	return nil
+	read := func(b []byte, at int64) (int, error) {
+		return s.readListed(c, b[:max(0, min(int64(len(b)), c.data.Size()-at))], at)
+	}
+	o, err := s.over(ctx, at, read)
+	if err == nil && o.end > 0 {
+		var k int
+		if k, err = read(make([]byte, 1), o.end-1); k == 1 { // the content has its last byte
+			return o.end, err
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return 0, &sources.TooLarge{Partition: s.partition, Position: where, Name: c.name, Size: max(n, o.size), Limit: limit}
 }
 
 // readListed reads of a file that is listed just now. It gives less than b only at the
