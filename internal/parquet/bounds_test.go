@@ -245,6 +245,12 @@ func TestReadingEndsWhenItIsNoLongerWanted(t *testing.T) {
 	if err := rd.Skip(2); !errors.Is(err, stop) {
 		t.Error(err)
 	}
+	if err := rd.Skip(1); !errors.Is(err, stop) {
+		t.Errorf("it goes on: %v", err)
+	}
+	if n, err := rd.Next(1, make([]sources.Column, 1)); !errors.Is(err, stop) {
+		t.Errorf("it goes on with %d rows: %v", n, err)
+	}
 }
 
 // drain reads a file as table.go does, rows of each group from row on, with bounds. The file may be

@@ -113,7 +113,10 @@ func (c *chunk) rowBytes(rows int64) int64 {
 
 // Skip passes n rows. Pages without another row are not unpacked.
 func (r *Reader) Skip(n int64) (err error) {
-	defer func() { r.err = errors.Join(r.err, err) }()
+	if r.err != nil {
+		return r.err
+	}
+	defer func() { r.err = err }()
 	defer recovered(&err)
 	for i, c := range r.cols {
 		if c == nil {
@@ -136,9 +139,13 @@ func (r *Reader) Skip(n int64) (err error) {
 }
 
 // Next fills cols, one for each path, with the next rows: at least one, and at most n, which
-// is at most Left. It returns how many. A *RowTooLarge comes after the rows before it.
+// is at most Left. It returns how many. A *RowTooLarge comes after the rows before it. After
+// an error the columns stand at different rows, so Next and Skip return the error again.
 func (r *Reader) Next(n int, cols []sources.Column) (rows int, err error) {
-	defer func() { r.err = errors.Join(r.err, err) }()
+	if r.err != nil {
+		return 0, r.err
+	}
+	defer func() { r.err = err }()
 	defer recovered(&err)
 	rows = n
 	l := limits{bytes: r.most(), row: r.limit}

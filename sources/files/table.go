@@ -241,6 +241,7 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 	c.ctx = ctx
 	n, err := c.read(cols)
 	if ctx.Err() != nil {
+		c.leave() // its columns may stand at different rows; the next call begins at c.row
 		return ctx.Err()
 	}
 	if large, ok := errors.AsType[*parquet.RowTooLarge](err); ok {

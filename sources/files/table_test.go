@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,4 +291,89 @@ func TestAParquetFileWithAValueLengthBelowZeroIsNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "hostile.parquet") || !strings.Contains(err.Error(), "column /fixed: has values of -8 bytes") {
 		t.Error(err)
 	}
+}
+
+// A cursor whose context ended in the middle of a batch goes on with another one, and gives
+// each row once, whole.
+func TestACursorOfATableGoesOnAfterItWasCalledOff(t *testing.T) {
+	s := openTables(t, tableFolder(t), nil)
+	segs, err := s.Segments(t.Context(), s.partition, -1, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := segs[0]
+	read := func(left int) (rows []string, calledOff bool) {
+		cur, err := s.Open(t.Context(), sources.Range{Partition: s.partition, Segment: g.ID, End: g.End}, sources.Position{Segment: g.ID}, g.Locator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cur.Close() }()
+		var b sources.Batch
+		ctx := context.Context(&expiring{Context: t.Context(), left: left})
+		for {
+			switch err := cur.Next(ctx, &b); {
+			case errors.Is(err, context.Canceled):
+				ctx, calledOff = t.Context(), true
+				continue
+			case err == io.EOF:
+				return rows, calledOff
+			case err != nil:
+				t.Fatalf("called off after %d looks: %v", left, err)
+			}
+			for i := range b.Recs {
+				if b.Recs[i].Offset != int64(len(rows)) {
+					t.Fatalf("row %d is at %d", len(rows), b.Recs[i].Offset)
+				}
+				rows = append(rows, fmt.Sprintf("%x %x", cellsOf(&b.Columns[0], i), cellsOf(&b.Columns[1], i)))
+			}
+		}
+	}
+	want, _ := read(1 << 30)
+	if len(want) != 300 {
+		t.Fatal(len(want))
+	}
+	for left := 0; ; left++ {
+		got, calledOff := read(left)
+		if !slices.Equal(got, want) {
+			t.Fatalf("called off after %d looks: %d rows, or others", left, len(got))
+		}
+		if !calledOff {
+			if left < 6 {
+				t.Errorf("it looks at its context %d times", left)
+			}
+			return
+		}
+	}
+}
+
+// cellsOf are the values of a row.
+func cellsOf(c *sources.Column, row int) (cells [][]byte) {
+	slot, end := row, row+1
+	if c.List {
+		slot, end = 0, int(c.Ends[row])
+		if row > 0 {
+			slot = int(c.Ends[row-1])
+		}
+	}
+	value := slot
+	if len(c.Valid) > 0 {
+		value = sources.CountValid(c.Valid[:slot])
+	}
+	for ; slot < end; slot++ {
+		if len(c.Valid) > 0 && c.Valid[slot] == 0 {
+			cells = append(cells, []byte("null"))
+			continue
+		}
+		k, values, offsets := value, c.Values, c.Offsets
+		if c.Dict != nil {
+			k, values, offsets = int(c.Entries[value]), c.Dict.Values, c.Dict.Offsets
+		}
+		if size := c.Kind.Size(); size > 0 {
+			cells = append(cells, values[size*k:size*k+size])
+		} else {
+			cells = append(cells, values[offsets[k]:offsets[k+1]])
+		}
+		value++
+	}
+	return cells
 }
