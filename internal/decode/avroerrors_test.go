@@ -174,6 +174,21 @@ func TestASchemaThatIsNotThereYetIsNoFaultOfTheRecord(t *testing.T) {
 	}
 }
 
+// later is a registry that is told the schema of an id after some records with it.
+type later struct{ Schemas }
+
+func TestASchemaThatTheRegistryHasLaterIsUsed(t *testing.T) {
+	registry := &later{awaited{errors.New("is not in the registry")}}
+	d := written(t, "on_error: default\ncolumns:\n- {name: u, path: user, dtype: int64, default: \"-1\"}\n", registry)
+	for _, want := range []string{"[-1 -1]", "[5 5]"} {
+		f, err := decodeAll(t, d, lines(oneV1, oneV1))
+		if err != nil || fmt.Sprint(rowsOf(t, f, "u")) != want {
+			t.Errorf("%v, want %s, %v", rowsOf(t, f, "u"), want, err)
+		}
+		registry.Schemas = clicks
+	}
+}
+
 // A block of an array that says its size and does not keep to it is a fault when it is
 // read. Skipping goes by the size, as Avro wants it, and sees nothing.
 func TestABlockOfAnAvroArrayTakesTheBytesThatItSays(t *testing.T) {

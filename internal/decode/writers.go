@@ -198,6 +198,9 @@ func (d *Decoder) newProgram(id programID) (*program, error) {
 // appendWritten is Append for records that have a schema.
 func (d *Decoder) appendWritten(b *Builder, batch *sources.Batch, from, limit int) (int, error) {
 	d.aimCells(b)
+	if d.last != nil && d.last.err != "" {
+		d.last = nil // the registry was asked since, and may have it now
+	}
 	row, n := b.Rows(), from
 	for ; n < len(batch.Recs) && row < limit; n++ {
 		rec := &batch.Recs[n]

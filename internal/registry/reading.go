@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/binary"
+	"time"
 
 	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/schema"
@@ -39,6 +40,8 @@ func (s *reading) Open(ctx context.Context, r sources.Range, from sources.Positi
 type cursor struct {
 	sources.Cursor
 	registry *Registry
+	held     sources.Batch // a batch that names too many unknown ids comes in parts
+	given    int           // records of held
 }
 
 type tailing struct {
@@ -49,16 +52,43 @@ type tailing struct {
 // head is what a record begins with: a byte 0 and the id.
 const head = 5
 
-// maxUnknown is how many ids of a batch the registry may not know. The others that are not known
-// yet are then not asked for: values that are not in the wire format name any number of ids.
+// maxUnknown is how many ids of a batch the registry may not know. The batch ends before the
+// next one: values that are not in the wire format name any number of ids, and no record may be
+// taken for a bad one before its id was asked for.
 const maxUnknown = 64
 
 // Next gives a batch only when all of its schemas are known. After an error the caller opens
 // the range again where it was, so no record is lost.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
-	if err := c.Cursor.Next(ctx, b); err != nil {
+	holds := c.given < len(c.held.Recs)
+	if holds {
+		b.Reset()
+		b.Arena = append(b.Arena, c.held.Arena...)
+		b.Recs = append(b.Recs, c.held.Recs[c.given:]...)
+		b.End = c.held.End
+	} else if err := c.Cursor.Next(ctx, b); err != nil {
 		return err
 	}
+	n, err := c.learn(ctx, b)
+	if err != nil {
+		return err
+	}
+	if n < len(b.Recs) && !holds {
+		c.held.Reset()
+		c.held.Arena = append(c.held.Arena, b.Arena...)
+		c.held.Recs = append(c.held.Recs, b.Recs...)
+		c.held.End, c.given = b.End, 0
+	}
+	c.given += n
+	if n < len(b.Recs) {
+		b.Recs, b.End = b.Recs[:n], b.Recs[n-1].Next
+	}
+	return nil
+}
+
+// learn asks for the schemas of a batch, and returns the number of records whose schemas it has
+// asked for: one or more.
+func (c *cursor) learn(ctx context.Context, b *sources.Batch) (int, error) {
 	last, any, unknowns := uint32(0), false, 0
 	for i := range b.Recs {
 		v := b.Arena[b.Recs[i].Value[0]:b.Recs[i].Value[1]]
@@ -70,19 +100,18 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 			continue
 		}
 		last, any = id, true
-		if unknowns >= maxUnknown {
-			c.registry.leave(id)
-			continue
+		if unknowns >= maxUnknown && !c.registry.has(id, time.Now()) {
+			return i, nil
 		}
 		isUnknown, err := c.registry.learn(ctx, id)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if isUnknown {
 			unknowns++
 		}
 	}
-	return nil
+	return len(b.Recs), nil
 }
 
 // Giving returns a source whose records have the schema of the spec.

@@ -50,9 +50,8 @@ type known struct {
 // missing is why an id is not known, and until when it is not asked for again: the registry may
 // learn it.
 type missing struct {
-	err     error
-	until   time.Time
-	unasked bool // the next batch with it asks
+	err   error
+	until time.Time
 }
 
 // New makes a Registry. It does not connect.
@@ -66,13 +65,10 @@ func (r *Registry) Schema(id uint32) (*schema.Schema, error) {
 	defer r.mu.Unlock()
 	k := r.known[id]
 	if k == nil {
-		switch m, ok := r.missing[id]; {
-		case ok:
+		if m, ok := r.missing[id]; ok {
 			return nil, m.err
-		case len(r.missing) >= maxMissing:
-			return nil, r.notAsked()
 		}
-		return nil, &sources.Temporary{Err: fmt.Errorf("schema %d of registry %s is not kept any more: the records name more than %d schemas", id, r.client.config.URL, maxKnown)}
+		return nil, &sources.Temporary{Err: fmt.Errorf("schema %d of registry %s is not kept any more: the records name too many ids", id, r.client.config.URL)}
 	}
 	r.use(k)
 	return k.schema, k.err
@@ -81,12 +77,6 @@ func (r *Registry) Schema(id uint32) (*schema.Schema, error) {
 func (r *Registry) use(k *known) {
 	r.clock++
 	k.used = r.clock
-}
-
-// notAsked is the error of an id that was not asked for.
-func (r *Registry) notAsked() error {
-	return &unknown{said: fmt.Sprintf("was not asked for: records near it name %d other ids that schema registry %s does not have. "+
-		"Check that the values begin with a byte 0 and the id of a schema, as the registry's clients write them", maxUnknown, r.client.config.URL)}
 }
 
 // Learn returns when what there is to know of the id is known.
@@ -120,16 +110,7 @@ func (r *Registry) has(id uint32, now time.Time) bool {
 		return true
 	}
 	m, ok := r.missing[id]
-	return ok && !m.unasked && now.Before(m.until)
-}
-
-// leave is learn without a question: an id that is not known is not.
-func (r *Registry) leave(id uint32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.missing[id]; !ok && r.known[id] == nil {
-		r.miss(id, missing{err: r.notAsked(), until: time.Now().Add(askAgainIn), unasked: true})
-	}
+	return ok && now.Before(m.until)
 }
 
 func (r *Registry) ask(ctx context.Context, id uint32) (isUnknown bool, err error) {
@@ -151,7 +132,8 @@ func (r *Registry) ask(ctx context.Context, id uint32) (isUnknown bool, err erro
 	return false, nil
 }
 
-// miss notes that an id is not known. If there is no room, Schema says so of all others.
+// miss notes that an id is not known. If there is no room, it forgets another one, which is then
+// asked for again.
 func (r *Registry) miss(id uint32, m missing) {
 	now := time.Now()
 	if len(r.missing) >= maxMissing && now.Sub(r.swept) > askAgainIn {
@@ -162,8 +144,14 @@ func (r *Registry) miss(id uint32, m missing) {
 			}
 		}
 	}
-	if _, ok := r.missing[id]; ok || len(r.missing) < maxMissing {
-		r.missing[id] = m
+	r.missing[id] = m
+	for other := range r.missing {
+		if len(r.missing) <= maxMissing {
+			break
+		}
+		if other != id {
+			delete(r.missing, other)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -249,50 +250,99 @@ func TestABatchComesOnlyWithItsSchemas(t *testing.T) {
 	}
 }
 
-// Values that begin with a byte 0 and are not in the wire format name any number of ids. The
-// registry is asked for a few, the schemas that are known stay, and every record has an error of
-// its own that is not temporary.
-func TestValuesInAnotherFormatAskForFewIDs(t *testing.T) {
-	s := &shelf{answers: map[string]any{"/schemas/ids/1": map[string]any{"schema": `"string"`}}}
-	r := open(t, s, Config{})
+// naming reads a source of one batch whose records name these ids, part by part.
+func naming(t *testing.T, r *Registry, ids []uint32, part func(b *sources.Batch)) {
+	t.Helper()
 	src := &given{}
-	add := func(id uint32) {
+	for i, id := range ids {
 		at := int32(len(src.batch.Arena))
 		src.batch.Arena = binary.BigEndian.AppendUint32(append(src.batch.Arena, 0), id)
-		src.batch.Recs = append(src.batch.Recs, sources.Record{Value: [2]int32{at, at + 5}})
+		src.batch.Recs = append(src.batch.Recs, sources.Record{Offset: int64(i), Next: int64(i) + 1, Value: [2]int32{at, at + 5}})
 	}
-	add(1)
-	const junk = maxMissing + 5000
-	for i := range uint32(junk) {
-		add(1_000_000 + i)
+	src.batch.End = int64(len(ids)) + 100
+	c, err := Reading(src, r).Open(t.Context(), sources.Range{}, sources.Position{}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for round := range int64(3) {
-		c, err := Reading(src, r).Open(t.Context(), sources.Range{}, sources.Position{}, nil)
-		if err != nil {
+	at, end := 0, int64(0)
+	var b sources.Batch
+	for {
+		if err := c.Next(t.Context(), &b); err == io.EOF {
+			break
+		} else if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Next(t.Context(), &sources.Batch{}); err != nil {
-			t.Fatal(err)
+		for i, rec := range b.Recs {
+			if int(rec.Offset) != at || binary.BigEndian.Uint32(b.Arena[rec.Value[0]+1:]) != ids[at] {
+				t.Fatalf("record %d of a part is that of %d, want %d", i, rec.Offset, at)
+			}
+			at++
 		}
-		if _, err := r.Schema(1); err != nil {
-			t.Error(err)
+		if end = b.End; at < len(ids) && end != int64(at) {
+			t.Fatalf("a part ends at %d, its records at %d", end, at)
 		}
-		for i := range uint32(junk) {
-			_, err := r.Schema(1_000_000 + i)
-			if _, ok := errors.AsType[*sources.Temporary](err); err == nil || ok {
-				t.Fatalf("id %d: %v", i, err)
+		part(&b)
+	}
+	if at != len(ids) || end != src.batch.End {
+		t.Fatalf("%d records of %d", at, len(ids))
+	}
+}
+
+// An agent starts, and many ids that the registry does not have stand before the first record of
+// a schema that it has. Each id was asked for when its record comes.
+func TestNoRecordComesBeforeItsIDWasAskedFor(t *testing.T) {
+	s := &shelf{answers: map[string]any{"/schemas/ids/7": map[string]any{"schema": `"string"`}}}
+	r := open(t, s, Config{})
+	var ids []uint32
+	for i := range uint32(maxUnknown) {
+		ids = append(ids, 1_000_000+i)
+	}
+	for i := range uint32(3 * maxUnknown) {
+		ids = append(ids, 7, 7, 2_000_000+i)
+	}
+	asked := int64(0)
+	naming(t, r, ids, func(b *sources.Batch) {
+		if n := s.asked.Load() - asked; n > maxUnknown+1 {
+			t.Errorf("a part asks %d times", n)
+		}
+		asked = s.asked.Load()
+		for _, rec := range b.Recs {
+			id := ids[rec.Offset]
+			_, err := r.Schema(id)
+			if id == 7 && err != nil || id != 7 && (err == nil || !strings.Contains(err.Error(), "is not in the registry")) {
+				t.Fatalf("record %d: id %d: %v", rec.Offset, id, err)
 			}
 		}
-		_, first := r.Schema(1_000_000)
-		_, last := r.Schema(1_000_000 + junk - 1)
-		if !strings.Contains(first.Error(), "is not in the registry") || !strings.Contains(last.Error(), "name 64 other ids") {
-			t.Error(first, last)
-		}
-		if n := s.asked.Load(); n != 1+maxUnknown*(round+1) { // each batch asks for a few more
-			t.Errorf("asked %d times", n)
-		}
+	})
+	if asked != 1+4*maxUnknown {
+		t.Errorf("asked %d times", asked)
 	}
+}
+
+// Values that begin with a byte 0 and are not in the wire format name any number of ids. Those
+// that the registry does not know do not take the place of schemas, and do not fill the memory.
+func TestIDsThatAreNotKnownAreBounded(t *testing.T) {
+	s := &shelf{answers: map[string]any{"/schemas/ids/1": map[string]any{"schema": `"string"`}}}
+	r := open(t, s, Config{})
+	if err := r.Learn(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	for id := range uint32(maxMissing + 5000) {
+		r.miss(1_000_000+id, missing{err: errors.New("unknown"), until: time.Now().Add(askAgainIn)})
+	}
+	r.mu.Unlock()
 	if len(r.missing) != maxMissing || len(r.known) != 1 {
 		t.Errorf("%d missing, %d known", len(r.missing), len(r.known))
+	}
+	if err := r.Learn(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Schema(7); err == nil || !strings.Contains(err.Error(), "is not in the registry") {
+		t.Error(err)
+	}
+	_, err := r.Schema(9) // not asked for
+	if _, ok := errors.AsType[*sources.Temporary](err); !ok {
+		t.Error(err)
 	}
 }
