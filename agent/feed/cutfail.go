@@ -66,8 +66,17 @@ func (c *cutter) leaveOutAlone(l *lease, bad sources.Alone, reason string) {
 	}
 	c.st.t.srv.cfg.Metrics.decodeErrors("", 1)
 	c.st.t.decodeErrors(1, "")
-	c.exclude(l, &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
-		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size})
+	c.exclude(l, recordAlone(bad, reason))
+}
+
+// recordAlone is what the master keeps of a record that the source could not read.
+func recordAlone(bad sources.Alone, reason string) *pb.BadRecord {
+	r := &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
+		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size}
+	if len(r.Value) == 0 && r.Size > 0 {
+		r.Size = -1 // a row of columns has no bytes of its own
+	}
+	return r
 }
 
 func (c *cutter) exclude(l *lease, bad *pb.BadRecord) {
