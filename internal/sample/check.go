@@ -52,6 +52,14 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 	if err != nil {
 		return c, err
 	}
+	r.bad = func(name string, alone sources.Alone, err error) error {
+		if n > 0 && c.Records >= n {
+			return errEnough
+		}
+		c.Records++
+		c.add(spec, name, &decode.Error{Offset: alone.Start, Value: string(alone.Value[:min(len(alone.Value), 20)]), Reason: err.Error()})
+		return nil
+	}
 	err = r.walk(ctx, func(name string, dec *decode.Decoder, b *sources.Batch) error {
 		for from := 0; from < len(b.Recs); {
 			if n > 0 && c.Records >= n {

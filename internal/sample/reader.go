@@ -16,6 +16,8 @@ type reader struct {
 	spec *dataset.Spec
 	src  sources.Source
 	dec  *decode.Decoder
+	// bad, if it is set, is told of a record that cannot be read although the next one can.
+	bad func(name string, alone sources.Alone, err error) error
 }
 
 // Opener opens a dataset's source with the user's own rights.
@@ -30,7 +32,7 @@ func openReader(spec *dataset.Spec, open Opener) (*reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
-	return &reader{spec, src, dec}, nil
+	return &reader{spec: spec, src: src, dec: dec}, nil
 }
 
 func (r *reader) close() { _ = r.src.Close() }
@@ -67,8 +69,36 @@ func (r *reader) walk(ctx context.Context, each func(name string, dec *decode.De
 
 func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.Segment,
 	each func(string, *decode.Decoder, *sources.Batch) error) error {
-	cur, err := r.src.Open(ctx, sources.Range{Partition: p, Segment: s.ID, Start: s.Start, End: s.End},
-		sources.Position{Segment: s.ID, Offset: s.Start}, s.Locator)
+	return r.passing(s.Start, s.Name, func(at int64) error {
+		return r.from(ctx, p, s, at, func(dec *decode.Decoder, b *sources.Batch) error { return each(s.Name, dec, b) })
+	})
+}
+
+// passing calls read with start. If read meets a record that cannot be read although the next one
+// can, it calls read again with where that begins, as an agent does with on_error: skip.
+func (r *reader) passing(start int64, name string, read func(at int64) error) error {
+	for at := start; ; {
+		err := read(at)
+		alone, ok := sources.StandsAlone(err)
+		if !ok || alone.Next <= at {
+			return err
+		}
+		if r.bad != nil {
+			if err := r.bad(name, alone, err); err != nil {
+				return err
+			}
+		}
+		at = alone.Next
+	}
+}
+
+// from gives the records of a segment from at on.
+func (r *reader) from(ctx context.Context, p sources.PartitionID, s sources.Segment, at int64, each func(*decode.Decoder, *sources.Batch) error) error {
+	if at >= s.End {
+		return nil
+	}
+	cur, err := r.src.Open(ctx, sources.Range{Partition: p, Segment: s.ID, Start: at, End: s.End},
+		sources.Position{Segment: s.ID, Offset: at}, s.Locator)
 	if err != nil {
 		return err
 	}
@@ -84,7 +114,7 @@ func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.S
 		} else if err != nil {
 			return err
 		}
-		if err := each(s.Name, dec, &b); err != nil {
+		if err := each(dec, &b); err != nil {
 			return err
 		}
 	}

@@ -67,3 +67,44 @@ func TestErrorsAreCountedByFieldWithTheirLine(t *testing.T) {
 		t.Errorf("the first record alone: %+v, %v", c, err)
 	}
 }
+
+// A record that a run with on_error: skip leaves out before it is decoded ends neither a check nor
+// a look at rows, wherever it stands.
+func TestARecordThatCannotBeReadIsCountedAndPassed(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	spec, open := clicks(t, "0\t1\t"+long+"\n1\t7\ta\n0\t8\t"+long+"\n1\t9\tc\n0\t1\t"+long+"\n")
+	spec.Source.(*files.Spec).MaxRecord = 100
+	c, err := Check(t.Context(), spec, open, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Records != 5 || c.Bad != 3 || len(c.Fields) != 1 || c.Fields[0].Errors != 3 || c.Fields[0].Column != "" ||
+		!strings.Contains(c.Fields[0].Example, "longer than max_record 100 bytes") {
+		t.Errorf("%+v", c)
+	}
+	if c, err = Check(t.Context(), spec, open, 2); err != nil || c.Records != 2 || c.Bad != 1 {
+		t.Errorf("the first two: %+v, %v", c, err)
+	}
+	rows, err := First(t.Context(), spec, open, 2, []string{"number"})
+	if err != nil || len(rows.Values()) != 2 {
+		t.Fatal(rows, err)
+	}
+	raw, err := Records(t.Context(), spec, open, 5)
+	if err != nil || len(raw) != 2 {
+		t.Errorf("%d records, %v", len(raw), err)
+	}
+	r, err := openReader(spec, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for last, want := range map[bool]string{false: `"number":7`, true: `"number":9`} {
+		edges, err := r.edges(t.Context(), last)
+		if err != nil || len(edges) != 1 || edges[0].Row == nil {
+			t.Fatalf("%+v, %v", edges, err)
+		}
+		if b, err := json.Marshal(edges[0].Row); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s, want %s", b, want)
+		}
+	}
+}

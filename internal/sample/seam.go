@@ -3,6 +3,7 @@ package sample
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -132,36 +133,25 @@ func (r *reader) edge(ctx context.Context, p sources.PartitionID, g sources.Segm
 
 // record decodes the first or the last record that begins in [from, end) of a segment.
 func (r *reader) record(ctx context.Context, p sources.PartitionID, g sources.Segment, from int64, last bool, e *Edge) (found bool, err error) {
-	if from >= g.End {
-		return false, nil
+	err = r.passing(from, g.Name, func(at int64) error {
+		return r.from(ctx, p, g, at, func(dec *decode.Decoder, b *sources.Batch) error {
+			at := 0
+			if last {
+				at = len(b.Recs) - 1
+			}
+			if err := r.edgeRow(dec, b, at, g.Name, e); err != nil {
+				return err
+			}
+			if found = true; !last {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	cur, err := r.src.Open(ctx, sources.Range{Partition: p, Segment: g.ID, Start: from, End: g.End}, sources.Position{Segment: g.ID, Offset: from}, g.Locator)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = cur.Close() }()
-	dec, err := bindFile(r.dec, cur, g)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", g.Name, err)
-	}
-	var b sources.Batch
-	for {
-		if err := cur.Next(ctx, &b); err == io.EOF {
-			return found, nil
-		} else if err != nil {
-			return false, err
-		}
-		at := 0
-		if last {
-			at = len(b.Recs) - 1
-		}
-		if err := r.edgeRow(dec, &b, at, g.Name, e); err != nil {
-			return false, err
-		}
-		if found = true; !last {
-			return true, nil
-		}
-	}
+	return found, err
 }
 
 func (r *reader) edgeRow(dec *decode.Decoder, b *sources.Batch, at int, name string, e *Edge) error {
