@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,8 +92,8 @@ func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Whatever the bounds, the rows are the same: lists of texts, some long, in pages that divide
-// rows, and beside them a column that needs less.
+// Whatever the bounds, the rows are those that were written: lists of texts, some long, in pages
+// that divide rows, with a dictionary or without, and beside them a column that needs less.
 func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -112,7 +113,14 @@ func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
 			small[i] = [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(i))}
 		}
 		texts, numbers := writtenColumn{name: "texts", typ: byteArray, list: true, dict: [][]byte{}}, writtenColumn{name: "numbers", typ: int64Type, list: true}
-		pagesOf(&texts, rows, 1+rng.IntN(30), rng.IntN(5))
+		perPage, values := 1+rng.IntN(30), writtenColumn{typ: byteArray}
+		pagesOf(&texts, rows, perPage, math.MaxInt)
+		pagesOf(&values, rows, perPage, 0)
+		for i := range texts.pages {
+			if rng.IntN(2) == 0 {
+				texts.pages[i] = values.pages[i]
+			}
+		}
 		pagesOf(&numbers, small, 7, 0)
 		b := writeFile(int64(len(rows)), texts, numbers)
 		f := opened(t, b)
@@ -137,11 +145,19 @@ func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
 			}
 			return all
 		}
-		want := read(1, false)
-		if len(want) != len(rows) {
-			t.Fatalf("%d rows, want %d", len(want), len(rows))
+		want := make([]string, len(rows))
+		for i, row := range rows {
+			want[i] = "/texts/*="
+			for _, v := range row {
+				if v == nil {
+					want[i] += "null,"
+				} else {
+					want[i] += fmt.Sprintf("%x,", v)
+				}
+			}
+			want[i] += fmt.Sprintf(";/numbers/*=%x,;", small[i][0])
 		}
-		for _, got := range [][]string{read(1000, false), read(1000, true), read(5, true)} {
+		for _, got := range [][]string{read(1, false), read(1000, false), read(1000, true), read(5, true)} {
 			if len(got) != len(want) {
 				t.Fatalf("%d rows, want %d", len(got), len(want))
 			}
@@ -151,6 +167,72 @@ func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A row begins with values, and goes on with entries of a dictionary.
+func TestADictionaryMayBeginInTheMiddleOfARow(t *testing.T) {
+	row := [][]byte{[]byte("one"), []byte("two"), nil, []byte("two"), []byte("three"), []byte("one")}
+	rows := [][][]byte{row, row[1:2], {}, row}
+	texts, values := writtenColumn{name: "texts", typ: byteArray, list: true, dict: [][]byte{}}, writtenColumn{typ: byteArray}
+	pagesOf(&texts, rows, 4, math.MaxInt)
+	pagesOf(&values, rows, 4, 0)
+	for i := 0; i < len(texts.pages); i += 2 {
+		texts.pages[i] = values.pages[i]
+	}
+	b := writeFile(int64(len(rows)), texts)
+	f := opened(t, b)
+	const whole = "/texts/*=6f6e65,74776f,null,74776f,7468726565,6f6e65,;"
+	for _, limit := range []int64{0, 1000} {
+		rd, err := f.Read(bytes.NewReader(b), 0, paths("/texts/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rd.Bound(limit, nil)
+		var got []string
+		for cols := make([]sources.Column, 1); rd.Left() > 0; {
+			n, err := rd.Next(int(rd.Left()), cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, rowsOf(cols, n)...)
+		}
+		if want := []string{whole, "/texts/*=74776f,;", "/texts/*=;", whole}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	}
+	rd, err := f.Read(bytes.NewReader(b), 0, paths("/texts/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd.Bound(20, nil)
+	if _, err := rd.Next(1, make([]sources.Column, 1)); err == nil || !strings.Contains(err.Error(), "row 0 takes") {
+		t.Error(err)
+	}
+}
+
+// A column that is full in the middle of its first row goes on by more than an entry at a time.
+func TestAFullColumnGoesOnInStretches(t *testing.T) {
+	col := &sources.Column{Kind: sources.BytesValues, List: true, Valid: make([]byte, 5000), Entries: make([]uint32, 5000)}
+	col.Dict = &sources.Dictionary{Len: 1, Values: []byte("x"), Offsets: []int32{0, 1}}
+	c := &chunk{coding: inDict, dict: col.Dict, longest: 1, entries: 100_000, entry: 10}
+	for most, want := range map[int]int{1 << 20: stretch, 1000: fullStretch} {
+		if k, full := c.stretch(col, most); k != want || full != (want == fullStretch) {
+			t.Errorf("with room for %d bytes, %d entries, %v", most, k, full)
+		}
+	}
+	c.entries = 13
+	if k, full := c.stretch(col, 1000); k != 3 || !full {
+		t.Errorf("%d of 3 entries, %v", k, full)
+	}
+	// Long texts: about as many bytes as a stretch may have, and one text in any case.
+	col = &sources.Column{Kind: sources.BytesValues, List: true, Values: make([]byte, 5000), Offsets: []int32{0, 5000}}
+	c = &chunk{leaf: &node{}, entries: 100, vals: values{offsets: make([]int32, 101)}}
+	for i := range c.vals.offsets {
+		c.vals.offsets[i] = int32(i) * (300 << 10)
+	}
+	if k, full := c.stretch(col, 1000); k < 1 || k > 3 || !full {
+		t.Errorf("%d texts of 300 KiB, %v", k, full)
 	}
 }
 

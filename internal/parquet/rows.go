@@ -20,8 +20,13 @@ type limits struct {
 	row   int64 // bytes of a row; 0: any number
 }
 
-// stretch is how many entries of a list are read between two looks at the limits.
-const stretch = 4096
+// stretch is how many entries of a list are read between two looks at the limits. A column that
+// is full already goes on to the end of its first row, of which so many bytes or entries are read.
+const (
+	stretch      = 4096
+	fullStretch  = 64
+	stretchBytes = 1 << 20
+)
 
 // rest holds rows of a column that were read and not given yet, and after them the part of
 // a list that was read.
@@ -88,9 +93,27 @@ func areFull(levels []byte, full byte) {
 	}
 }
 
+// taken is how many bytes col has.
+func taken(col *sources.Column) int {
+	return len(col.Values) + 4*(len(col.Offsets)+len(col.Entries)) + len(col.Valid)
+}
+
+// stretch returns how many entries of a list to read next, one or more. full: col has no room
+// for them.
+func (c *chunk) stretch(col *sources.Column, most int) (k int, full bool) {
+	left := c.entries - c.entry
+	if k = c.fit(min(stretch, left), col, most); k == 0 {
+		k, full = max(1, c.fit(min(fullStretch, left), col, taken(col)+stretchBytes)), true
+	}
+	if !c.joins(col) { // entries of a dictionary become values, each of up to longest bytes
+		k = min(k, max(1, stretchBytes/int(c.longest+8)))
+	}
+	return k, full
+}
+
 // fit returns how many of k entries have values for which col has room.
 func (c *chunk) fit(k int, col *sources.Column, most int) int {
-	have := len(col.Values) + 4*(len(col.Offsets)+len(col.Entries)) + len(col.Valid)
+	have := taken(col)
 	if c.coding != inVals || len(c.vals.offsets) == 0 {
 		if have < most {
 			return k
@@ -129,19 +152,23 @@ func (c *chunk) readLists(have int, col *sources.Column, l limits) (int, error) 
 				return 0, err
 			}
 		}
-		k := c.fit(min(stretch, c.entries-c.entry), col, l.bytes)
-		if k == 0 && have > 0 {
+		k, full := c.stretch(col, l.bytes)
+		if full && have > 0 {
 			return have, nil
+		}
+		most := l.rows
+		if full {
+			most = 1
 		}
 		values, ofOpen, done := 0, 0, false
 		slots := int32(len(col.Valid))
-		for end := c.entry + max(k, 1); c.entry < end; c.entry++ {
+		for end := c.entry + k; c.entry < end; c.entry++ {
 			if c.reps[c.entry] == 0 {
 				if c.open {
 					col.Ends = append(col.Ends, slots)
 					have++
 				}
-				c.open, c.openBytes, ofOpen = have < l.rows, 0, values
+				c.open, c.openBytes, ofOpen = have < most, 0, values
 				if done = !c.open; done {
 					break
 				}
@@ -226,6 +253,16 @@ func (c *chunk) give(k int, col *sources.Column) error {
 	c.val += k
 	switch c.coding {
 	case inDict:
+		if !c.joins(col) {
+			if cap(c.index) < k {
+				c.index = make([]uint32, k)
+			}
+			index := c.index[:k]
+			if err := c.entriesOf(index); err != nil {
+				return err
+			}
+			return appendEntries(col, c.dict, index)
+		}
 		at := len(col.Entries)
 		col.Dict, col.Entries = c.dict, slices.Grow(col.Entries, k)[:at+k]
 		return c.entriesOf(col.Entries[at:])
@@ -279,17 +316,23 @@ func appendBytes(col *sources.Column, data []byte, offsets []int32) error {
 }
 
 // spread makes values of the entries of a dictionary. col is a part of a row, and the writer
-// gave its dictionary up in the middle of that row.
+// gave its dictionary up in the middle of that row. If the row began with values, and a
+// dictionary follows, give makes values of its entries.
 func (c *chunk) spread(col *sources.Column, most int64) error {
 	d, index := col.Dict, col.Entries
 	if d == nil {
-		return errors.New("a dictionary begins in the middle of a row")
+		return nil
 	}
 	if size := sizeOf(col, len(index)); most > 0 && size > most {
 		c.big = size
 		return nil
 	}
 	col.Dict, col.Entries = nil, nil
+	return appendEntries(col, d, index)
+}
+
+// appendEntries appends entries of a dictionary to col as values.
+func appendEntries(col *sources.Column, d *sources.Dictionary, index []uint32) error {
 	for _, i := range index {
 		if size := col.Kind.Size(); size > 0 {
 			col.Values = append(col.Values, d.Values[size*int(i):size*int(i+1)]...)
