@@ -149,8 +149,8 @@ func (p *pointsOf) keep(at *point) (stored int64) {
 	return 0
 }
 
-// before gives the last point at or before out that can be read; the zero point is the
-// file's beginning.
+// before gives the last point at or before out that is there; the zero point is the file's
+// beginning.
 func (p *pointsOf) before(out int64) point {
 	if best := p.nearest(out); out-best > 2*p.every && p.folder != "" {
 		p.look() // another process may have made some
@@ -160,9 +160,13 @@ func (p *pointsOf) before(out int64) point {
 		if best == 0 {
 			return point{}
 		}
-		if at, err := p.load(best); err == nil {
+		at, err := p.load(best)
+		switch {
+		case err == nil:
 			p.use()
 			return *at
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errPoint):
+			return point{} // the point may be read another time: this process has too many files open, say
 		}
 		p.forget(best)
 	}
@@ -283,11 +287,16 @@ func (p *pointsOf) load(out int64) (*point, error) {
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
-	if err != nil || info.Size() > 256<<10 {
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > 256<<10 {
 		return nil, errPoint
 	}
 	text := make([]byte, info.Size())
-	if _, err := readFull(f, text, 0); err != nil {
+	if _, err := readFull(f, text, 0); errors.Is(err, errShort) {
+		return nil, errPoint
+	} else if err != nil {
 		return nil, err
 	}
 	return p.parse(text, out)

@@ -146,3 +146,37 @@ func TestPointsThatCannotBeStoredStayBoundedInMemory(t *testing.T) {
 		}
 	}
 }
+
+// A point that cannot be read just now stays, as when a process has too many files open: reading
+// begins at the file's beginning then. One that is damaged is deleted.
+func TestAPointThatCannotBeReadJustNowIsKept(t *testing.T) {
+	p := pointsIn(t, &trimmer{cache: t.TempDir(), limit: cacheLimit}, 1)
+	for i := range int64(2) {
+		p.note(pointAt(rngOf(t), (i+1)*pointsEvery))
+	}
+	name := p.name(2 * pointsEvery)
+	if err := os.Rename(name, name+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(name, name); err != nil { // it leads to itself, and opening it fails
+		t.Fatal(err)
+	}
+	if at := p.before(3 * pointsEvery); at.Out != 0 {
+		t.Errorf("the point is %d", at.Out)
+	}
+	if err := os.Rename(name+"-away", name); err != nil {
+		t.Fatal(err)
+	}
+	if at := p.before(3 * pointsEvery); at.Out != 2*pointsEvery {
+		t.Errorf("then the point is %d", at.Out)
+	}
+	if err := os.Truncate(name, 100); err != nil {
+		t.Fatal(err)
+	}
+	if at := p.before(3 * pointsEvery); at.Out != pointsEvery {
+		t.Errorf("of a damaged one the point is %d", at.Out)
+	}
+	if _, err := os.Lstat(name); !os.IsNotExist(err) {
+		t.Error("the damaged point is still there", err)
+	}
+}
