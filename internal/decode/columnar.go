@@ -58,6 +58,19 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 			}
 			continue
 		}
+		if took < n && !slices.Equal(errors, d.errorsOf(nil)) { // some may be of rows that are cut off
+			d.resetErrors(errors)
+			if took > 0 {
+				b.SetRows(row)
+				d.truncate(b, row)
+				d.columnar.first = nil
+				if err := d.feed(batch, from); err != nil {
+					return 0, err
+				}
+				n = took
+				continue
+			}
+		}
 		for i, r := range batch.Recs[from : from+took] {
 			b.Offsets[row+i] = r.Offset
 			if d.eventTime == nil {

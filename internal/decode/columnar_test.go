@@ -257,6 +257,46 @@ func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 	}
 }
 
+// Each replaced value counts once, also if its row is cut off where the frame is full, and is
+// written again.
+func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
+	const rows = 20_000
+	word := strings.Repeat("w", 2000)
+	dict := &sources.Dictionary{Len: 1, Values: []byte(word), Offsets: []int32{0, int32(len(word))}}
+	batch := &sources.Batch{Recs: make([]sources.Record, rows), Columns: []sources.Column{
+		{Path: "/n", Kind: sources.Int64Values, Values: int64s(slices.Repeat([]int64{1 << 40}, rows)...)},
+		{Path: "/a", Kind: sources.BytesValues, Dict: dict, Entries: make([]uint32, rows)},
+	}}
+	for i := range batch.Recs {
+		batch.Recs[i] = sources.Record{Offset: int64(i), Next: int64(i + 1)}
+	}
+	d := columnarDecoder(t, "default", "{name: n, path: n, dtype: int32, default: 7}", "{name: a, path: a, dtype: string, default: none}")
+	d.maxFrame = frameReserve + 1_000_000
+	b, err := d.NewBuilder(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for err == nil {
+		var k int
+		if k, err = d.Append(b, batch, at, rows); k == 0 && err == nil {
+			t.Fatal("no row, and no error")
+		}
+		at += k
+	}
+	if !errors.Is(err, ErrFull) || at < 100 || at == rows || b.Rows() != at {
+		t.Errorf("%d rows, %d of them in the frame, %v", at, b.Rows(), err)
+	}
+	if e := d.Errors(); len(e) != 1 || e[0] != (FieldErrors{"n", uint64(at)}) {
+		t.Errorf("%d rows, errors %v", at, e)
+	}
+	for i, v := range frame.View[int32](b.Columns[0].Values)[:at] {
+		if v != 7 || b.Offsets[i] != int64(i) {
+			t.Fatalf("row %d is %d at %d", i, v, b.Offsets[i])
+		}
+	}
+}
+
 // A uint64 that int64 does not hold is an error of its row; it is hashed as it is written.
 func TestLargeUnsignedNumbers(t *testing.T) {
 	batch := &sources.Batch{
