@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
@@ -29,14 +30,26 @@ const (
 	comparedBytes  = 8 << 20          // per second, of messages that are fetched only to be compared
 )
 
-// trace tells a message from any other that has its offset at another time. A slave stores
-// the same bytes at the same place, so the trace of its message is the same.
+// trace tells a message from any other that has its offset at another time. All replicas store
+// the same bytes, so the trace of a slave's message is the same. Its place in the commit log
+// does not count: tiered storage (RocketMQ 5.1) writes another one when it uploads a message.
 type trace struct {
-	offset, place, born, stored int64
-	crc                         uint32
+	offset, born, stored int64
+	crc                  uint32 // of the body
+	more                 uint64 // a hash of the born host and of the properties, UNIQ_KEY among them
 }
 
-func (m *message) trace() trace { return trace{m.queueOffset, m.place, m.born, m.stored, m.crc} }
+// traceSeed makes hashes that only this process compares.
+var traceSeed = maphash.MakeSeed()
+
+// trace returns the trace of the message at the beginning of b.
+func (m *message) trace(b []byte) trace {
+	var h maphash.Hash
+	h.SetSeed(traceSeed)
+	_, _ = h.Write(b[m.host[0]:m.host[1]])
+	_, _ = h.Write(b[m.properties[0]:m.properties[1]])
+	return trace{m.queueOffset, m.born, m.stored, m.crc, h.Sum64()}
+}
 
 // history is what Compare knows of one queue.
 type history struct {
@@ -222,7 +235,7 @@ func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending
 	if m.read(a.Body) != nil || m.queueOffset != offset {
 		return nil, len(a.Body), nil // damaged, or being removed: readers say so
 	}
-	t := m.trace()
+	t := m.trace(a.Body)
 	return &t, len(a.Body), nil
 }
 

@@ -53,6 +53,12 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 		{"lost below an earlier head, refilled partly", func(f *fake) { f.lose(150); f.write("bb", 60) }, "[100 300]", nil, ""},
 		{"started again, and shows all messages only later", func(f *fake) { f.lose(240); f.restarted() }, "", func(f *fake) { f.write("a", 60) }, ""},
 		{"started again", func(f *fake) { f.restarted() }, "", func(f *fake) { f.write("a", 10) }, ""},
+		{"uploaded by tiered storage, which writes another place", func(f *fake) { f.set(f.uploaded); f.write("a", 10) }, "", nil, ""},
+		{"others of the same times and bodies", func(f *fake) {
+			f.set(func() { f.master().log[299].properties = "UNIQ_KEY\x01other\x02" })
+			f.write("a", 10)
+		}, "[200 300]", nil, ""},
+		{"others of another producer", func(f *fake) { f.set(func() { f.master().log[299].host = 7 }); f.write("a", 10) }, "[200 300]", nil, ""},
 		{"all that was there was deleted by retention", func(f *fake) { f.write("a", 10); f.set(func() { f.master().low = 305 }) }, "", func(f *fake) { f.write("a", 10) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,6 +164,7 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 		{"others came, another cursor", "bb", true, true},
 		{"the same messages", "a", true, false},
 		{"the same messages, the same cursor", "a", false, false},
+		{"the same messages at another place of the log", "uploaded", true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, 1)
@@ -172,8 +179,13 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 			if c.reopens {
 				cur.Close()
 			}
-			f.lose(60)
-			f.write(c.refill, 100)
+			if c.refill == "uploaded" {
+				f.write("a", 60)
+				f.set(f.uploaded)
+			} else {
+				f.lose(60)
+				f.write(c.refill, 100)
+			}
 			f.restarted()
 			if c.reopens {
 				cur = f.open(s, 0, 1000, 100)

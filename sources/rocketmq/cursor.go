@@ -328,8 +328,8 @@ func (c *cursor) take(b *sources.Batch) error {
 				return err
 			}
 		}
+		c.last, c.read = m.trace(c.now), true
 		c.now = c.now[m.size:]
-		c.last, c.read = m.trace(), true
 		c.at++
 	}
 	c.learn()

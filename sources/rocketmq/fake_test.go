@@ -228,6 +228,15 @@ func (f *fake) write(round string, n int) {
 	})
 }
 
+// uploaded gives all messages another place, as tiered storage does. Call it in set.
+func (f *fake) uploaded() {
+	for _, r := range f.replicas {
+		for i := range r.log {
+			r.log[i].place += 7
+		}
+	}
+}
+
 // lose takes the messages from an offset on away from all replicas.
 func (f *fake) lose(from int) {
 	f.set(func() {
@@ -249,10 +258,11 @@ func (f *fake) traceAt(offset int) trace {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var m message
-	if err := m.read(f.master().log[offset].encode()); err != nil {
+	b := f.master().log[offset].encode()
+	if err := m.read(b); err != nil {
 		f.t.Fatal(err)
 	}
-	return m.trace()
+	return m.trace(b)
 }
 
 func (f *fake) options() Options {

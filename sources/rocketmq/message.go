@@ -36,6 +36,7 @@ type message struct {
 	born        int64 // ms
 	stored      int64 // ms
 	crc         uint32
+	host        [2]int // where the producer ran
 	topic       [2]int
 	body        [2]int
 	properties  [2]int
@@ -64,6 +65,7 @@ func (m *message) read(b []byte) error {
 	if m.flags&primitive.FlagBornHostV6 != 0 {
 		at += ipv6Extra
 	}
+	m.host = [2]int{48, at}
 	// From here on a part may lie after the end of b, so rest checks each of them.
 	r := rest{b: b, at: at}
 	m.stored = int64(r.number(8))

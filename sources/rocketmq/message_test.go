@@ -22,6 +22,7 @@ import (
 type stored struct {
 	magic               uint32
 	queue, flags        int
+	host                byte // the last byte of the born host
 	offset, place, born int64
 	topic               string
 	body                []byte
@@ -43,7 +44,7 @@ func (s stored) encode() []byte {
 	u64(s.place)
 	u32(s.flags)
 	u64(s.born)
-	b = append(b, make([]byte, 8+12*(s.flags>>4&1))...)
+	b = append(append(b, make([]byte, 7+12*(s.flags>>4&1))...), s.host)
 	u64(s.born + 5)
 	b = append(b, make([]byte, 8+12*(s.flags>>5&1))...)
 	u32(0)

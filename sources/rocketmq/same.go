@@ -47,11 +47,11 @@ func (s *Source) sameUpTo(ctx context.Context, p partition, before int64) int64 
 		if t.offset >= before {
 			continue
 		}
-		m, _, err := s.one(ctx, p, t.offset)
+		m, b, err := s.one(ctx, p, t.offset)
 		switch again, _ := errors.AsType[*sources.Temporary](err); {
 		case ctx.Err() != nil, again != nil && again.Away:
 			return from // as far as is known
-		case err == nil && m.trace() == t:
+		case err == nil && m.trace(b) == t:
 			return t.offset + 1
 		case err == nil:
 			from = t.offset
@@ -77,8 +77,8 @@ func (c *cursor) remember(ctx context.Context) {
 		return
 	}
 	c.asked = true
-	if m, _, err := c.s.one(ctx, c.p, c.at-1); err == nil { // without it the master's looks have to do
-		c.last, c.read = m.trace(), true
+	if m, b, err := c.s.one(ctx, c.p, c.at-1); err == nil { // without it the master's looks have to do
+		c.last, c.read = m.trace(b), true
 	}
 }
 
@@ -114,7 +114,7 @@ func (c *cursor) same(ctx context.Context) error {
 	case got.Code != remoting.OK:
 		return c.answer(ctx, &pull{start: c.at - 1, end: c.at}, &got)
 	case m.read(got.Body) != nil || m.queueOffset != c.at-1: // damaged, or being removed: it cannot be compared
-	case m.trace() != c.last:
+	case m.trace(got.Body) != c.last:
 		return c.parted(ctx)
 	}
 	c.doubt, c.conns = false, before
