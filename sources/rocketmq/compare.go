@@ -63,6 +63,7 @@ type history struct {
 	// Only Compare uses these.
 	traces []trace // of messages that were just before heads, in the order of their offsets
 	over   string  // the connection over which the last of them was there
+	deep   bool    // earlier was called
 }
 
 // reaches notes where a queue begins and ends.
@@ -91,12 +92,13 @@ type look struct {
 	addr, over string
 	at         int               // the index in traces of the message that is compared; -1: none
 	old, last  *remoting.Pending // for that message, and for the one before head
+	there      bool              // that message is still there
 }
 
 // Compare fetches the remembered message of each queue whose head has moved, whose broker
 // was connected to again or has another address, or whose head fell. If another message has
 // its offset, all after the last remembered message that is still there may be others. If
-// none is, that is the whole queue.
+// none is, it returns those from the first one on that is another.
 func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	if err := s.Usable(ctx); err != nil {
 		return nil, err
@@ -133,6 +135,7 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 			unanswered = s.unlessBlind(err, unanswered)
 		}
 	}
+	bytes, unanswered = s.earlierOf(ctx, looks, rests, bytes, unanswered)
 	if bytes > 0 {
 		s.compareAgain = began.Add(time.Duration(bytes) * time.Second / comparedBytes)
 	}
@@ -186,7 +189,7 @@ func (s *Source) lookAt(ctx context.Context, h *history, rests bool) (*look, err
 	switch last := len(h.traces) - 1; {
 	case last >= 0 && (l.at < last || l.over != h.over || s.hasFallen(h)):
 		return l, nil
-	case rests, l.head <= l.low, last >= 0 && l.head == h.traces[last].offset+1:
+	case rests, l.head <= l.low, last >= 0 && h.deep && l.head == h.traces[last].offset+1:
 		return nil, nil
 	}
 	return l, nil
@@ -265,7 +268,7 @@ func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, byt
 		r, err = s.fallen(ctx, l)
 		return r, bytes, err
 	}
-	l.h.over = l.over
+	l.h.over, l.there = l.over, true
 	traces := l.h.traces
 	if last != nil && (len(traces) == 0 || last.offset > traces[len(traces)-1].offset) {
 		traces = thinned(append(traces, *last))
@@ -274,9 +277,11 @@ func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, byt
 	return nil, bytes, nil
 }
 
-// parted returns all after the last remembered message that is still there.
+// parted returns all after the last remembered message that is still there. If none is, it
+// returns no message below those that are known to be others: to name too much would stop a
+// dataset that has lost nothing.
 func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error) {
-	from, stay := l.low, 0
+	from, stay := l.h.traces[l.at].offset, 0
 	for i := l.at - 1; i >= 0; i-- {
 		t := l.h.traces[i]
 		pending, err := s.startOne(ctx, l, t.offset)
@@ -290,6 +295,9 @@ func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error)
 		if now != nil && *now == t {
 			from, stay = t.offset+1, i+1
 			break
+		}
+		if now != nil {
+			from = t.offset
 		}
 	}
 	return s.takenBack(l, from, stay), nil
@@ -337,6 +345,8 @@ func (s *Source) keep(h *history, traces []trace) {
 	h.traces, h.end, h.fell = traces, 0, time.Time{}
 	if n := len(traces); n > 0 {
 		h.end = traces[n-1].offset + 1
+	} else {
+		h.deep = false
 	}
 }
 

@@ -47,7 +47,7 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 		{"nothing", func(f *fake) { f.write("a", 50) }, "", nil, ""},
 		{"lost and refilled, started again", func(f *fake) { f.lose(240); f.restarted(); f.write("bb", 100) }, "[200 300]", nil, ""},
 		{"lost and refilled to where it was, started again", func(f *fake) { f.lose(240); f.restarted(); f.write("bb", 60) }, "[200 300]", nil, ""},
-		{"made again and refilled, without another connection", func(f *fake) { f.lose(0); f.write("bb", 301) }, "[0 300]", nil, ""},
+		{"made again and refilled, without another connection", func(f *fake) { f.lose(0); f.write("bb", 301) }, "[35 300]", nil, ""},
 		{"lost, refilled later", func(f *fake) { f.lose(240); f.restarted() }, "", func(f *fake) { f.write("bb", 100) }, "[200 300]"},
 		{"lost, refilled later to where it was", func(f *fake) { f.lose(240) }, "", func(f *fake) { f.write("bb", 60) }, "[200 300]"},
 		{"lost below an earlier head, refilled partly", func(f *fake) { f.lose(150); f.write("bb", 60) }, "[100 300]", nil, ""},
@@ -92,6 +92,26 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 			f.write("c", 5)
 			looks("as it goes on", "")
 		})
+	}
+}
+
+// If only the last message was remembered, it would not be known how many are lost.
+func TestAfterOneLookAboutAsManyMessagesAreNamedAsWereLost(t *testing.T) {
+	for _, c := range []struct {
+		lost int // of 1,000
+		from int64
+	}{{1, 999}, {10, 984}, {300, 488}, {1000, 487}} {
+		f := newFake(t, 1)
+		s := f.source(f.options())
+		f.write("a", 1000)
+		looked(t, s)
+		f.lose(1000 - c.lost)
+		f.write("bb", c.lost+5)
+		f.restarted()
+		got := looked(t, s)
+		if len(got) != 1 || got[0] != (sources.Replaced{Partition: fakeQueue, From: c.from, Before: 1000}) {
+			t.Errorf("%d were lost: %+v, want [%d, 1000)", c.lost, got, c.from)
+		}
 	}
 }
 

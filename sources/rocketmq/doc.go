@@ -26,6 +26,7 @@
 //	lost.go       why an offset cannot be read
 //	same.go       whether the message before the next one is still the one that was read
 //	compare.go    which messages the broker has taken back
+//	earlier.go    older messages that are remembered after the first look
 //	errors.go     errors in a user's words, and which of them are temporary
 //	commit.go     our progress as a group's offsets
 //	retention.go  when RocketMQ will delete messages that are not read yet
