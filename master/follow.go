@@ -206,6 +206,7 @@ func (f *following) heads(ctx context.Context) error {
 		}
 		return ending{}, false
 	})
+	unsure := unanswered != nil
 	taken := map[uint32]bool{}
 	for _, h := range news {
 		taken[h.Partition] = true
@@ -214,7 +215,7 @@ func (f *following) heads(ctx context.Context) error {
 		if taken[grown[i].Number] {
 			continue // its fallen head is in news already; the new one follows next time
 		}
-		h, err := f.reaches(ctx, grown[i], b)
+		h, err := f.reaches(ctx, grown[i], b, unsure)
 		_, temporary := errors.AsType[*sources.Temporary](err)
 		switch {
 		case temporary:
@@ -235,8 +236,9 @@ func (f *following) heads(ctx context.Context) error {
 
 // reaches returns the new end of a partition, or nil if there is nothing new to tell. If
 // the end is lower than before, a new leader may know less for a moment. If it stays
-// lower (HeadPatience), records are lost.
-func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.Bounds) (*serve.Head, error) {
+// lower (HeadPatience), records are lost. unsure says that the source could not compare: then
+// a lower end is not believed yet, or what was replaced above it would never be told.
+func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.Bounds, unsure bool) (*serve.Head, error) {
 	if b.Err != nil {
 		return nil, b.Err
 	}
@@ -245,7 +247,7 @@ func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.B
 	switch {
 	case b.Head.Segment > p.LastSegment:
 		return nil, f.rolled(ctx, p)
-	case b.Head.Compare(before) < 0 && !f.fell(p, b.Head):
+	case b.Head.Compare(before) < 0 && (!f.fell(p, b.Head) || unsure):
 		return nil, nil
 	case b.Head.Segment < p.LastSegment:
 		return nil, fmt.Errorf("the source reaches to offset %d of segment %d now, and segment %d was there before: delete the dataset and apply it again",

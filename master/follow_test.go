@@ -32,6 +32,8 @@ type river struct {
 	down     error // of Bounds
 	hangs    bool  // Bounds, until its context ends or it does not any more
 	replaced []sources.Replaced
+	unsure   error // of Compare
+	compares int   // calls of Compare
 }
 
 func (r *river) set(change func()) {
@@ -97,11 +99,12 @@ func (r *river) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sour
 func (r *river) Compare(context.Context) ([]sources.Replaced, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.compares++
 	told := r.replaced
 	if r.replaced = nil; told != nil {
 		r.down = &sources.Temporary{Err: errors.New("no more for now")}
 	}
-	return told, nil
+	return told, r.unsure
 }
 
 func (r *river) hanging() bool {
@@ -238,6 +241,28 @@ func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
 	if d := m.until("it goes on", listed(12)); d.State != "running" {
 		t.Error(d)
 	}
+}
+
+// Records above a fallen head may have been replaced. The source tells when it can compare.
+func TestAHeadThatFellIsNotBelievedWhileTheSourceCannotCompare(t *testing.T) {
+	r := newRiver(10)
+	m := start(t, Config{State: t.TempDir(), OpenSource: r.open, HeadsEvery: time.Millisecond, HeadPatience: time.Nanosecond})
+	m.apply(liveSpec)
+	m.until("what is there", listed(10))
+	r.set(func() {
+		r.heads["river:0"], r.compares = 4, 0
+		r.unsure = &sources.Temporary{Err: errors.New("the broker does not answer")}
+	})
+	d := m.until("some looks", func(*headracev1.Dataset) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.compares > 5
+	})
+	if d.Counts.Listed != 10 {
+		t.Errorf("%d records are listed", d.Counts.Listed)
+	}
+	r.set(func() { r.unsure = nil })
+	m.until("it is believed", listed(4))
 }
 
 // The source's head does not fall then: it has other records there already.

@@ -39,7 +39,7 @@ func TestASegmentThatWasDeletedBeforeItsEndWasSeenIsToldOrPassed(t *testing.T) {
 		srv := &added{}
 		f := &following{listing: &listing{srv: srv, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &memsource.Spec{}, OnLoss: onLoss}}, src: goesOn{}}
 		p := &serve.Partition{Number: 1, Label: "clicks", LastSegment: 7, Head: 30}
-		head, err := f.reaches(t.Context(), p, sources.Bounds{Head: sources.Position{Segment: 9, Offset: 4}})
+		head, err := f.reaches(t.Context(), p, sources.Bounds{Head: sources.Position{Segment: 9, Offset: 4}}, false)
 		if head != nil {
 			t.Errorf("%s: the head %+v is told", onLoss, head)
 		}

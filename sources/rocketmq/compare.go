@@ -122,11 +122,19 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	}
 	away := map[string]bool{} // brokers that did not answer; they are not asked again
 	for some := range slices.Chunk(looks, comparedAtOnce) {
-		some = slices.DeleteFunc(some, func(l *look) bool { return away[l.addr] })
+		var begun []*look
 		for _, l := range some {
-			unanswered = s.unlessBlind(s.startLook(ctx, l), unanswered)
+			if away[l.addr] {
+				continue
+			}
+			err := s.startLook(ctx, l)
+			if err == nil {
+				begun = append(begun, l)
+			}
+			away[l.addr] = errors.Is(err, remoting.ErrUnreachable)
+			unanswered = s.unlessBlind(err, unanswered)
 		}
-		for _, l := range some {
+		for _, l := range begun {
 			r, n, err := s.endLook(ctx, l)
 			away[l.addr] = away[l.addr] || errors.Is(err, remoting.ErrUnreachable)
 			if bytes += n; r != nil {
@@ -201,7 +209,7 @@ func (s *Source) hasFallen(h *history) bool {
 	return !h.fell.IsZero()
 }
 
-// startLook asks for the messages.
+// startLook asks for the messages. After an error nothing is under way.
 func (s *Source) startLook(ctx context.Context, l *look) (err error) {
 	last := l.head - 1
 	if l.at >= 0 {
@@ -211,7 +219,9 @@ func (s *Source) startLook(ctx context.Context, l *look) (err error) {
 		}
 	}
 	if fallen := l.at < len(l.h.traces)-1; !fallen && l.head > l.low && (l.at < 0 || last > l.h.traces[l.at].offset) {
-		l.last, err = s.startOne(ctx, l, last)
+		if l.last, err = s.startOne(ctx, l, last); err != nil && l.old != nil {
+			l.old.Abandon()
+		}
 	}
 	return s.explain(ctx, err, l.h.p.String())
 }

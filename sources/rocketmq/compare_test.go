@@ -138,6 +138,37 @@ func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.
 	}
 }
 
+// A look that could not begin is none: messages below the head that fell are still to be compared.
+func TestALookThatFailsToStartChangesNothing(t *testing.T) {
+	f := newFake(t, 1)
+	s := f.source(f.options())
+	f.write("a", 100)
+	looked(t, s)
+	for _, change := range []func(){func() { f.lose(60) }, func() { f.write("bb", 60) }} {
+		change()
+		if _, err := s.Bounds(t.Context(), []sources.PartitionID{fakeQueue}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := s.histories[fakeQueue]
+	over, fell := h.over, h.fell
+	gone := serve(t, nil)
+	gone.l.Close()
+	f.set(func() { f.master().fakeServer, gone = gone, f.master().fakeServer })
+	s.forgetRoute("t")
+	if found, err := s.Compare(t.Context()); err == nil || len(found) > 0 {
+		t.Fatalf("%+v (%v)", found, err)
+	}
+	if h.over != over || h.fell != fell || fell.IsZero() {
+		t.Errorf("it is there over %q, fell at %v; before that over %q, at %v", h.over, h.fell, over, fell)
+	}
+	f.set(func() { f.master().fakeServer = gone })
+	s.forgetRoute("t")
+	if found := looked(t, s); len(found) != 1 || found[0].Before != 100 {
+		t.Errorf("%+v", found)
+	}
+}
+
 // Another replica may have the same messages or others.
 func TestAnotherMasterIsComparedWithTheOneBefore(t *testing.T) {
 	for _, same := range []bool{true, false} {
