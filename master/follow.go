@@ -69,8 +69,8 @@ func (f *following) ask(ctx context.Context, do func(context.Context) error) err
 	return ask(f.srv, f.id, func() error { return do(ctx) })
 }
 
-// listAgain adds new partitions. If some are known, only their heads say that the source answers
-// again: RocketMQ's name servers list the queues of a broker that hangs.
+// listAgain adds new partitions. If some are known, only their heads say that a silent source
+// answers again: RocketMQ's name servers list the queues of a broker that hangs.
 func (f *following) listAgain(ctx context.Context) error {
 	if !f.joined {
 		return f.patient(f.ask(ctx, f.join))
@@ -78,6 +78,9 @@ func (f *following) listAgain(ctx context.Context) error {
 	f.srv.SourceAsked(f.id)
 	err := f.join(ctx)
 	if err == nil {
+		if !f.silent {
+			f.srv.SourceAnswered(f.id) // the next heads may be asked for half a minute later
+		}
 		return nil
 	}
 	if silent(err) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -210,6 +211,45 @@ func TestAListingDoesNotEndTheSilenceOfASourceWhosePartitionsDoNotAnswer(t *test
 	}
 	r.set(func() { r.down = nil })
 	m.until("an answer", func(d *headracev1.Dataset) bool { return d.Silence == nil })
+}
+
+// noted is a shard service with one dataset. It notes what it is told of the dataset's source.
+type noted struct {
+	ledger
+	set  serve.Dataset
+	said []string
+}
+
+func (n *noted) Datasets(context.Context) ([]serve.Dataset, error) {
+	return []serve.Dataset{n.set}, nil
+}
+func (n *noted) SourceAsked(uint32)          { n.said = append(n.said, "asked") }
+func (n *noted) SourceSilent(uint32, string) { n.said = append(n.said, "silent") }
+func (n *noted) SourceAnswered(uint32)       { n.said = append(n.said, "answered") }
+
+// The next heads may be asked for half a minute after a listing that was answered.
+func TestAListingThatWasAnsweredLeavesNoQuestionOpen(t *testing.T) {
+	spec, err := dataset.Parse([]byte(liveSpec), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRiver(10)
+	srv := &noted{set: serve.Dataset{Spec: spec, Partitions: []serve.Partition{{Identity: "river:0"}}}}
+	f := &following{listing: &listing{srv: srv, log: slog.New(slog.DiscardHandler), spec: spec}, src: r, joined: true, begun: true}
+	for _, c := range []struct {
+		err    error
+		silent bool // before
+		want   string
+	}{
+		{nil, false, "[asked answered]"},
+		{nil, true, "[asked]"},
+		{&sources.Temporary{Err: errors.New("it hangs")}, false, "[asked silent]"},
+	} {
+		r.err, f.silent, srv.said = c.err, c.silent, nil
+		if err := f.listAgain(t.Context()); err != nil || fmt.Sprint(srv.said) != c.want {
+			t.Errorf("%v, silent %v: told %v, want %s (%v)", c.err, c.silent, srv.said, c.want, err)
+		}
+	}
 }
 
 func TestATopicThatIsGoneStopsItsLiveDatasetAndIsNamed(t *testing.T) {
