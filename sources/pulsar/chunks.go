@@ -234,8 +234,8 @@ func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int
 			if _, there := l.find(ledger); !there {
 				return 0, 0, c.beganBefore(l.Ledgers[0].Ledger)
 			}
-			return 0, 0, c.silent(fmt.Errorf("the first chunk of the message that ends at entry %d:%d is looked for, and the broker does not know entry %d:%d, whose ledger is there",
-				c.ledger, entryOf(c.at), ledger, entry))
+			return 0, 0, c.silent(ctx, fmt.Errorf("the first chunk of the message that ends at entry %d:%d is looked for, and the broker does not know entry %d:%d, whose ledger is there",
+				c.ledger, entryOf(c.at), ledger, entry), ledger, entry, false)
 		case err != nil:
 			return 0, 0, err
 		case info.uuid == uuid && info.chunk == 0:

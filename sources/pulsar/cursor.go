@@ -48,6 +48,7 @@ type cursor struct {
 	checked bool          // the topic was the planned one when the Reader was opened
 	real    int           // times that the entry at c.at existed and did not come
 	moved   time.Time     // when a broker gave the topic up
+	began   time.Time     // when the Reader was taken
 	failed  error         // the permanent error; every Next returns it again
 	closed  bool
 }
@@ -167,6 +168,7 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 
 // reopen opens a Reader at c.at. It first checks that the topic is still the planned one.
 func (c *cursor) reopen(ctx context.Context) error {
+	c.began = time.Now()
 	if r := c.s.kept(c.p, c.ledger, c.at); r != nil {
 		c.rd = r
 		return nil
@@ -423,14 +425,50 @@ func (c *cursor) spot() spot { return spot{c.p, c.ledger, entryOf(c.at)} }
 // missing handles an entry that the Reader left out, or that cannot be decoded. Another
 // Reader may deliver it; after opensMost times it counts as malformed.
 func (c *cursor) missing(why error) error {
-	times, _ := c.s.tries.failed(c.spot())
+	times, _ := c.s.tries.failed(c.spot(), c.began)
 	return c.again(why, times, times >= opensMost)
 }
 
-// silent is missing for an entry after which nothing came.
-func (c *cursor) silent(why error) error {
-	times, lasts := c.s.tries.failed(c.spot())
-	return c.again(why, times, times >= opensMost && lasts >= c.s.tries.silence)
+// silent is missing for a message of which nothing came, because of an entry. known says that
+// the admin API knows the entry.
+func (c *cursor) silent(ctx context.Context, why error, ledger, entry int64, known bool) error {
+	times, lasts := c.s.tries.failed(c.spot(), c.began)
+	enough := times >= opensMost && lasts >= c.s.tries.silence
+	return c.again(why, times, enough && c.answersBehind(ctx, ledger, entry, known))
+}
+
+// answersBehind says whether a broker gives what lies behind an entry, so that it is not slow.
+// If nothing lies there, it must at least know the entry.
+func (c *cursor) answersBehind(ctx context.Context, ledger, entry int64, known bool) bool {
+	l, err := c.s.layoutOf(ctx, c.p)
+	if err != nil {
+		return false
+	}
+	behind := func(g ledgerInfo) bool {
+		return g.Ledger > ledger && g.Entries > 0 || g.Ledger == ledger && g.Entries > entry+1
+	}
+	if !slices.ContainsFunc(l.Ledgers, behind) {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.s.tries.behind)
+	defer cancel()
+	rd, err := c.s.open(ctx, c.p, ledger, at(entry+1, 0))
+	if err != nil {
+		return false
+	}
+	defer rd.close()
+	for {
+		e, err := rd.next()
+		if e != nil || err != nil {
+			return e != nil
+		}
+		rd.wire.Permit(entriesFirst, 0)
+		select {
+		case <-rd.wire.Ready():
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 func (c *cursor) again(why error, times int, enough bool) error {

@@ -23,6 +23,7 @@ type fakeEntry struct {
 	metadata, payload []byte
 	damaged           func() bool // asked each time it is sent: a bit of it is flipped then
 	left              bool        // the broker leaves it out
+	stuck             bool        // nothing comes to a Reader that has come to it
 	unknown           bool        // the admin API does not find it
 
 	uuid  string
@@ -224,6 +225,9 @@ func (b *fakeBroker) next(at *fakeReader) (e *fakeEntry, ledger, entry int64) {
 			}
 			at.ledger, at.entry = at.ledger+1, 0
 			continue
+		}
+		if all[entry].stuck {
+			break
 		}
 		if at.entry++; !all[entry].left {
 			return all[entry], ledger, entry

@@ -164,7 +164,7 @@ func (c *cursor) look(ctx context.Context) error {
 	default:
 		if c.real++; c.real >= realTries {
 			c.real = 0
-			return c.silent(fmt.Errorf("entry %d:%d is there and does not come", c.ledger, entryOf(c.at)))
+			return c.silent(ctx, fmt.Errorf("entry %d:%d is there and does not come", c.ledger, entryOf(c.at)), c.ledger, entryOf(c.at), true)
 		}
 	}
 	return nil
@@ -224,7 +224,7 @@ func (c *cursor) unknown(ctx context.Context) error {
 	if err := c.written(ctx); err != nil {
 		return err
 	}
-	return c.silent(fmt.Errorf("the broker does not know entry %d:%d, and its ledger has later ones", c.ledger, entryOf(c.at)))
+	return c.silent(ctx, fmt.Errorf("the broker does not know entry %d:%d, which its ledger has", c.ledger, entryOf(c.at)), c.ledger, entryOf(c.at), false)
 }
 
 // written returns nil if the entry at c.at exists. It returns errLater if the entry is not

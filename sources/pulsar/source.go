@@ -72,7 +72,7 @@ func Open(o Options) (*Source, error) {
 		asks = asideAtOnce
 	}
 	s := &Source{o: o, admin: a, clock: wallclock.System(), asks: make(chan struct{}, asks),
-		tries: tries{silence: silentFor}, partRoom: max(partsBytes, 2*o.MaxRecord),
+		tries: tries{silence: silentFor, behind: behindWithin}, partRoom: max(partsBytes, 2*o.MaxRecord),
 		known:  map[string]int64{},
 		fixed:  map[sources.PartitionID]bool{},
 		listed: map[sources.PartitionID][]sources.Segment{},

@@ -11,14 +11,19 @@ const (
 	triesMost = 256 // entries that are counted
 
 	// If nothing comes after an entry, the broker may only be slow. Then the entry is tried
-	// for at least so long.
-	silentFor = 30 * time.Second
+	// for at least so long. After that a Reader behind it must get something within behindWithin.
+	silentFor    = 30 * time.Second
+	behindWithin = 5 * time.Second
+
+	// A try that begins later than this after the one before is the first one again.
+	tryAgainWithin = 10 * time.Second
 )
 
 // tries counts how often entries could not be read. The source has them, because an agent
 // closes the cursor after each error that may pass.
 type tries struct {
 	silence time.Duration
+	behind  time.Duration
 	count   atomic.Int32 // of all: most cursors need not lock
 
 	mu  sync.Mutex
@@ -33,24 +38,32 @@ type spot struct {
 type tried struct {
 	spot
 	times int
-	since time.Time
+	since time.Time // the first of them failed
+	last  time.Time // the last of them failed
 }
 
-// failed counts an entry that could not be read. It returns how often that was so, and for
-// how long.
-func (a *tries) failed(at spot) (times int, lasts time.Duration) {
+// failed counts an entry that could not be read, in a try that began at a time. It returns how
+// many tries in a row have failed, and for how long. Two failures that lie hours apart are two
+// bad moments of a broker, not one bad entry.
+func (a *tries) failed(at spot, began time.Time) (times int, lasts time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := time.Now()
 	for i := range a.all {
-		if one := &a.all[i]; one.spot == at {
-			one.times++
-			return one.times, time.Since(one.since)
+		one := &a.all[i]
+		if one.spot != at {
+			continue
 		}
+		if began.Sub(one.last) > tryAgainWithin {
+			one.times, one.since = 0, now
+		}
+		one.times, one.last = one.times+1, now
+		return one.times, now.Sub(one.since)
 	}
 	if len(a.all) == triesMost {
 		a.all = append([]tried(nil), a.all[triesMost/2:]...)
 	}
-	a.all = append(a.all, tried{at, 1, time.Now()})
+	a.all = append(a.all, tried{at, 1, now, now})
 	a.count.Store(int32(len(a.all)))
 	return 1, 0
 }
