@@ -13,6 +13,12 @@ import (
 func TestTheLatestMessageIsTheLastBeforeAnOpenTransaction(t *testing.T) {
 	layout := [][2]int64{{5, 10}, {7, 1}, {8, 0}, {9, 100}, {12, 0}}
 	last := messageAt{Ledger: 9, Entry: 99}
+	for _, rolled := range []bool{false, true} {
+		hiddenFrom(t, layout, last, rolled)
+	}
+}
+
+func hiddenFrom(t *testing.T, layout [][2]int64, last messageAt, rolled bool) {
 	for _, g := range layout {
 		for first := int64(0); first < g[1]+1; first++ { // of the entries of g
 			if g[0] > 9 || first == g[1] && g[0] != 9 {
@@ -35,12 +41,18 @@ func TestTheLatestMessageIsTheLastBeforeAnOpenTransaction(t *testing.T) {
 			}
 			s := a.open(t, brokers.Latest, "t")
 			p := partition{"public/default/t", 1}
+			before := layout
+			if rolled {
+				before = layout[:3] // ledger 9 begins after this layout was asked for
+			}
+			a.topic("t", "", before...)
 			l, err := s.layoutOf(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
+			a.topic("t", "", layout...)
 			if got, err := s.visible(t.Context(), p, &l); err != nil || got != position(g[0], at(first, 0)) || asked > 12 {
-				t.Errorf("the first hidden entry is %d:%d, and it ends at %d:%d (%v), after %d questions", g[0], first, ledgerOf(got.Segment), entryOf(got.Offset), err, asked)
+				t.Errorf("the first hidden entry is %d:%d, and it ends at %d:%d (%v), after %d questions; rolled %v", g[0], first, ledgerOf(got.Segment), entryOf(got.Offset), err, asked, rolled)
 			}
 		}
 	}

@@ -175,13 +175,24 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 
 // visible returns the position after the last message that a reader can see. From the first
 // message of an open transaction on nothing can be seen, also what belongs to none. Pulsar's
-// last message id does not say so.
+// last message id does not say so. If Pulsar has begun another ledger since the ledgers were
+// asked for, visible asks for them again.
 func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.Position, error) {
 	var m messageAt
 	if err := s.admin.get(ctx, adminPath(p.topic)+"/lastMessageId", &m); err != nil {
 		return sources.Position{}, err
 	}
-	if _, ok := l.find(m.Ledger); !ok || m.Entry < 0 {
+	_, ok := l.find(m.Ledger)
+	if !ok && m.Ledger > l.open().Ledger {
+		now, err := s.layoutOf(ctx, p)
+		if err != nil {
+			return sources.Position{}, err
+		}
+		now.emptied = l.emptied
+		*l = now
+		_, ok = l.find(m.Ledger)
+	}
+	if !ok || m.Entry < 0 {
 		if first := l.Ledgers[0].Ledger; m.Ledger < first {
 			return position(first, 0), nil // the partition is empty
 		}
