@@ -14,7 +14,8 @@ import (
 // nothing of it.
 
 const (
-	lookAgainAfter = 2 * time.Millisecond
+	lookAgainAfter = 2 * time.Millisecond // doubled each time
+	lookAgainMost  = 20 * time.Millisecond
 	looksAtFirst   = 5 // after so many the configuration is asked for
 )
 
@@ -66,7 +67,7 @@ func (c *Client) Dispatched(ctx context.Context, addr string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("broker %s is %d bytes behind with entering messages into its queues: %w", addr, behind, ctx.Err())
-		case <-time.After(lookAgainAfter):
+		case <-time.After(min(lookAgainAfter<<min(n, looksAtFirst), lookAgainMost)):
 		}
 	}
 }

@@ -105,6 +105,7 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	}
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
+	s.upToDate = map[string]bool{}
 	began, rests := time.Now(), time.Now().Before(s.compareAgain)
 	var (
 		found      []sources.Replaced
@@ -322,7 +323,7 @@ func (s *Source) fallen(ctx context.Context, l *look) (*sources.Replaced, error)
 	if since.IsZero() || time.Since(since) < s.o.fellWithin {
 		return nil, nil
 	}
-	if err := s.client.Dispatched(ctx, l.addr); err != nil && !errors.Is(err, remoting.ErrNotTold) {
+	if shows, err := s.shows(ctx, l.addr); err != nil || !shows {
 		return nil, s.explain(ctx, err, l.h.p.String())
 	}
 	low, head, err := s.endsOf(ctx, l.h.p)
@@ -338,6 +339,27 @@ func (s *Source) fallen(ctx context.Context, l *look) (*sources.Replaced, error)
 		from = max(from, l.h.traces[l.at].offset+1)
 	}
 	return s.takenBack(l, min(from, l.head), l.at+1), nil
+}
+
+// shows waits until the queues of a broker show every message. One Compare waits once for each
+// broker, and no longer than for an answer: nothing else is told meanwhile. If the broker does
+// not get so far, the next Compare waits again.
+func (s *Source) shows(ctx context.Context, addr string) (bool, error) {
+	if shows, asked := s.upToDate[addr]; asked {
+		return shows, nil
+	}
+	within, cancel := context.WithTimeout(ctx, s.client.Answer())
+	defer cancel()
+	err := s.client.Dispatched(within, addr)
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		s.upToDate[addr] = false
+		return false, nil
+	}
+	if errors.Is(err, remoting.ErrNotTold) {
+		err = nil
+	}
+	s.upToDate[addr] = err == nil
+	return err == nil, err
 }
 
 // takenBack forgets the messages that are not there any more.

@@ -138,6 +138,36 @@ func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.
 	}
 }
 
+// A broker that is always behind with its queues does not hold up the heads of all others.
+func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testing.T) {
+	f := newFake(t, 1)
+	o := f.options()
+	o.fellWithin, o.answerWithin = time.Nanosecond, 300*time.Millisecond
+	s := f.source(o)
+	f.write("a", 200)
+	looked(t, s)
+	f.lose(150)
+	f.set(func() { f.master().behind = 5 })
+	if found := looked(t, s); len(found) > 0 { // it returns
+		t.Errorf("%+v", found)
+	}
+	f.set(func() { f.master().behind = 0 })
+	if found := looked(t, s); len(found) != 1 || found[0].From != 150 {
+		t.Errorf("%+v", found)
+	}
+	s.upToDate = map[string]bool{}
+	f.set(func() { f.master().behind, f.master().asked = 5, 0 })
+	addr := f.master().addr()
+	for range 3 {
+		if shows, err := s.shows(t.Context(), addr); shows || err != nil {
+			t.Errorf("%v, %v", shows, err)
+		}
+	}
+	if f.set(func() {}); f.master().asked > 30 {
+		t.Errorf("it was asked %d times within %v", f.master().asked, o.answerWithin)
+	}
+}
+
 // A look that could not begin is none: messages below the head that fell are still to be compared.
 func TestALookThatFailsToStartChangesNothing(t *testing.T) {
 	f := newFake(t, 1)

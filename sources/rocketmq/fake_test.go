@@ -38,6 +38,8 @@ type fakeReplica struct {
 	frozen bool     // it takes requests and does not answer
 	refuse int      // the code that each request but a route's gets, if not 0
 	pulls  int      // answered or not
+	behind int      // the bytes that its queues are behind the commit log, as it says
+	asked  int      // how often it was asked for them
 }
 
 type fakeServer struct {
@@ -185,7 +187,10 @@ func (r *fakeReplica) answer(in fakeCommand) *fakeCommand {
 	case in.Code == 31:
 		return &fakeCommand{Ext: ext("offset", r.low)}
 	case in.Code == 28:
-		return &fakeCommand{body: []byte(`{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"0"}}`)}
+		r.asked++
+		return &fakeCommand{body: fmt.Appendf(nil, `{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"%d"}}`, r.behind)}
+	case in.Code == 26:
+		return &fakeCommand{body: []byte("flushDiskType=ASYNC_FLUSH\n")}
 	case in.Code != 11:
 		return &fakeCommand{Code: 3, Remark: "not played"}
 	}

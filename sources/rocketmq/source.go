@@ -31,8 +31,9 @@ type Source struct {
 	silence    silence
 	blind      sync.Once // logs once that messages cannot be compared
 
-	comparing    sync.Mutex // one Compare at a time
-	compareAgain time.Time  // guarded by comparing: before it only queues in which something may have happened are looked at
+	comparing    sync.Mutex      // one Compare at a time
+	upToDate     map[string]bool // guarded by comparing: the answers of shows in this Compare, by address
+	compareAgain time.Time       // guarded by comparing: before it only queues in which something may have happened are looked at
 
 	mu        sync.Mutex // guards what follows
 	segments  map[sources.PartitionID][]sources.Segment
