@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
@@ -31,13 +32,16 @@ func replaced(ctx context.Context, src sources.Source, ends func(sources.Partiti
 	return heads, err
 }
 
-// compare calls replaced for partitions that have ended. following does it for those that
-// grow.
+// compare calls replaced if a partition has ended. following does it for those that grow, with
+// a Source of its own.
 func (w *watch) compare(ctx context.Context, src sources.Source, needs []serve.Need, segs [][]sources.Segment) error {
+	if !slices.ContainsFunc(segs, ended) {
+		return nil
+	}
 	heads, err := replaced(ctx, src, func(id sources.PartitionID) (ending, bool) {
 		for i, n := range needs {
-			if k := len(segs[i]); sources.PartitionID(n.Identity) == id && k > 0 && segs[i][k-1].Sealed {
-				return ending{n.Partition, segs[i][k-1].ID}, true
+			if sources.PartitionID(n.Identity) == id && ended(segs[i]) {
+				return ending{n.Partition, segs[i][len(segs[i])-1].ID}, true
 			}
 		}
 		return ending{}, false
@@ -49,3 +53,5 @@ func (w *watch) compare(ctx context.Context, src sources.Source, needs []serve.N
 	}
 	return err
 }
+
+func ended(segs []sources.Segment) bool { return len(segs) > 0 && segs[len(segs)-1].Sealed }

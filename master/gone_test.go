@@ -21,10 +21,11 @@ type ledgerOfGone struct {
 	said    []serve.Retention
 	cutOff  []int64
 	dataset uint32
+	sealed  bool
 }
 
 func (l *ledgerOfGone) Segments(_ context.Context, _ uint32, _ int64, _ int) ([]sources.Segment, error) {
-	return []sources.Segment{{ID: 0, Start: 5, End: 50}, {ID: 3, Start: 7, End: 70}}, nil
+	return []sources.Segment{{ID: 0, Start: 5, End: 50}, {ID: 3, Start: 7, End: 70, Sealed: l.sealed}}, nil
 }
 
 func (l *ledgerOfGone) Truncated(_ context.Context, _ uint32, _, _, end int64, _ string) error {
@@ -72,6 +73,34 @@ func TestTheGuardTellsWhatIsDeletedOfWhatIsStillNeeded(t *testing.T) {
 	}
 	if len(srv.said) != 1 || !slices.Equal(srv.cutOff, []int64{30}) {
 		t.Errorf("retention of %+v, truncated to %v", srv.said, srv.cutOff)
+	}
+}
+
+// comparing is a keeper that compares, and cannot.
+type comparing struct {
+	keeper
+	compares int
+}
+
+func (c *comparing) Compare(context.Context) ([]sources.Replaced, error) {
+	c.compares++
+	return nil, &sources.Temporary{Err: errAway}
+}
+
+// Messages of a queue that cannot be compared do not keep the guard from telling what it knows.
+// Of input without an end only the listing compares.
+func TestTheGuardTellsWhatItKnowsAlsoIfMessagesCannotBeCompared(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		srv := &ledgerOfGone{sealed: sealed, needs: []serve.Need{{Partition: 1, Identity: "k/0", Source: "k/0", Offset: 10, End: 100}}}
+		w := &watch{srv: srv, id: 9, spec: &dataset.Spec{}, log: slog.New(slog.DiscardHandler), seen: map[uint32]*partitionWatch{}, foresees: true}
+		src := &comparing{keeper: keeper{says: []sources.Kept{never(30)}}}
+		err := w.round(t.Context(), src, srv.needs)
+		if errors.Is(err, errAway) != sealed || silent(err) != sealed || (src.compares == 1) != sealed {
+			t.Errorf("sealed %v: %v, after %d questions", sealed, err, src.compares)
+		}
+		if len(srv.said) != 1 || len(srv.noted) != 1 || !slices.Equal(srv.cutOff, []int64{30}) {
+			t.Errorf("sealed %v: retention of %+v, %+v noted, truncated to %v", sealed, srv.said, srv.noted, srv.cutOff)
+		}
 	}
 }
 

@@ -238,10 +238,8 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 			return err
 		}
 	}
-	if err := w.compare(ctx, src, needs, segs); err != nil {
-		return err
-	}
-	err = w.note(marks, all, segs)
+	unsure := w.compare(ctx, src, needs, segs) // one queue that does not answer hides nothing of the others
+	err = errors.Join(w.note(marks, all, segs), unsure)
 	var out []serve.Retention
 	for i := range all {
 		k, need := &all[i], &needs[i]
