@@ -231,7 +231,12 @@ func (s *Source) startOne(ctx context.Context, l *look, offset int64) (*remoting
 	return s.client.Start(ctx, l.addr, remoting.Pull{Queue: l.h.p.remote(), Group: s.o.group(), Offset: offset, Most: 1}.Command(), nil)
 }
 
-// traceOf waits for a message. It returns nil if the broker does not have it now.
+// errRemoved means that the broker has deleted a message. RocketMQ 4.x does not raise the minimum
+// of a queue that has no message left.
+var errRemoved = errors.New("the broker has removed the message")
+
+// traceOf waits for a message. It returns nil if the broker does not have it now, and errRemoved
+// if it will not have it again.
 func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending, offset int64) (*trace, int, error) {
 	what := fmt.Sprintf("%s at offset %d", l.h.p, offset)
 	a, err := pending.Wait(ctx, s.client.Answer())
@@ -240,7 +245,9 @@ func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending
 	}
 	switch a.Code {
 	case remoting.OK:
-	case remoting.PullNotFound, remoting.PullRetry, remoting.PullMoved:
+	case remoting.PullRetry:
+		return nil, 0, errRemoved
+	case remoting.PullNotFound, remoting.PullMoved:
 		return nil, 0, nil
 	default:
 		return nil, 0, s.explain(ctx, &remoting.Error{Addr: l.addr, Code: a.Code, Remark: a.Remark}, what)
@@ -257,7 +264,11 @@ func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending
 func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, bytes int, err error) {
 	var old, last *trace
 	if l.old != nil {
-		if old, bytes, err = s.traceOf(ctx, l, l.old, l.h.traces[l.at].offset); err != nil || old == nil {
+		old, bytes, err = s.traceOf(ctx, l, l.old, l.h.traces[l.at].offset)
+		switch {
+		case errors.Is(err, errRemoved): // and with it all before it
+			l.h.traces, l.at = l.h.traces[l.at+1:], -1
+		case err != nil || old == nil:
 			if l.last != nil {
 				l.last.Abandon()
 			}
@@ -266,7 +277,7 @@ func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, byt
 	}
 	if l.last != nil {
 		var n int
-		if last, n, err = s.traceOf(ctx, l, l.last, l.head-1); err != nil {
+		if last, n, err = s.traceOf(ctx, l, l.last, l.head-1); err != nil && !errors.Is(err, errRemoved) {
 			return nil, bytes, err
 		}
 		bytes += n
@@ -300,7 +311,7 @@ func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error)
 			return nil, s.explain(ctx, err, l.h.p.String())
 		}
 		now, _, err := s.traceOf(ctx, l, pending, t.offset)
-		if err != nil {
+		if err != nil && !errors.Is(err, errRemoved) {
 			return nil, err
 		}
 		if now != nil && *now == t {

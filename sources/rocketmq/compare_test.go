@@ -138,6 +138,46 @@ func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.
 	}
 }
 
+// RocketMQ 4.x does not raise the minimum of a queue whose messages are all deleted. The messages
+// after them are compared, and read.
+func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
+	f := newFake(t, 1)
+	o := f.options()
+	o.trimWithin = time.Nanosecond
+	s := f.source(o)
+	f.write("a", 100)
+	looked(t, s)
+	cur := f.open(s, 0, 1000, 0)
+	if n, err := next(t.Context(), cur, 100); n != 100 || err != nil {
+		t.Fatalf("%d messages (%v)", n, err)
+	}
+	cur.Close()
+	f.set(func() { f.master().gone = 100 })
+	f.restarted()
+	f.write("a", 50)
+	if found := looked(t, s); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+	cur = f.open(s, 0, 1000, 100)
+	defer cur.Close()
+	var n int
+	var err error
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only ends a hang
+	defer cancel()
+	for again := true; again && ctx.Err() == nil; { // as an agent
+		n, err = next(ctx, cur, 50)
+		_, again = errors.AsType[*sources.Temporary](err)
+	}
+	if n != 50 || err != nil {
+		t.Errorf("%d messages (%v)", n, err)
+	}
+	f.lose(100)
+	f.write("bb", 60)
+	if found := looked(t, s); len(found) != 1 || found[0].From < 100 || found[0].Before != 150 {
+		t.Errorf("%+v", found)
+	}
+}
+
 // A broker that is always behind with its queues does not hold up the heads of all others.
 func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testing.T) {
 	f := newFake(t, 1)

@@ -2,6 +2,7 @@ package rocketmq
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/headrace/headrace/internal/remoting"
@@ -69,7 +70,9 @@ func (s *Source) earlier(ctx context.Context, l *look) (bytes int, err error) {
 		if t, n, err = s.traceOf(ctx, l, one.pending, one.offset); t != nil {
 			found = append(found, *t)
 		}
-		bytes += n
+		if bytes += n; errors.Is(err, errRemoved) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return bytes, err

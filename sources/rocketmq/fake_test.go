@@ -34,6 +34,7 @@ type fakeReplica struct {
 	f      *fake
 	id     int64
 	low    int64
+	gone   int64    // messages below it are removed, and low does not say so, as of 4.x
 	log    []stored // from offset 0 on
 	frozen bool     // it takes requests and does not answer
 	refuse int      // the code that each request but a route's gets, if not 0
@@ -201,6 +202,8 @@ func (r *fakeReplica) answer(in fakeCommand) *fakeCommand {
 		a.Code = remoting.PullNotFound
 	case at < r.low || at > head:
 		a.Code = remoting.PullMoved
+	case at < r.gone:
+		a.Code = remoting.PullRetry
 	default:
 		for _, m := range r.log[at:min(head, at+number("maxMsgNums"))] {
 			a.body = append(a.body, m.encode()...)

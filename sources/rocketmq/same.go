@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headrace/headrace/internal/remoting"
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // leftMost is how many closed cursors of a queue are remembered by the last message that they
@@ -111,6 +113,8 @@ func (c *cursor) same(ctx context.Context) error {
 	var m message
 	switch {
 	case got.Code == remoting.PullMoved && got.Min >= c.at: // deleted by now, as retention does
+	case got.Code == remoting.PullRetry && c.atMaster() && c.at >= got.Min && brokers.Longer(&c.wrong, c.s.o.trimWithin):
+		c.wrong = time.Time{} // deleted too: RocketMQ 4.x keeps the minimum of a queue that has no message left
 	case got.Code != remoting.OK:
 		return c.answer(ctx, &pull{start: c.at - 1, end: c.at}, &got)
 	case m.read(got.Body) != nil || m.queueOffset != c.at-1: // damaged, or being removed: it cannot be compared
