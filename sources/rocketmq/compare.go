@@ -27,6 +27,9 @@ const (
 	fellWithin     = 15 * time.Second // a head that fell may rise again for so long; less than the master's patience
 	tracesMost     = 32               // remembered of each queue
 	comparedAtOnce = 64               // queues
+	flightMost     = 16 << 20         // bytes that are asked for at once, about
+	sizeLeast      = 64 << 10         // what a message of unknown size counts at least
+	sizeUnknown    = 4 << 20          // RocketMQ takes no larger messages by default (maxMessageSize)
 	comparedBytes  = 8 << 20          // per second, of messages that are fetched only to be compared
 )
 
@@ -37,6 +40,7 @@ type trace struct {
 	offset, born, stored int64
 	crc                  uint32 // of the body
 	more                 uint64 // a hash of the born host and of the properties, UNIQ_KEY among them
+	size                 int
 }
 
 // traceSeed makes hashes that only this process compares.
@@ -48,7 +52,7 @@ func (m *message) trace(b []byte) trace {
 	h.SetSeed(traceSeed)
 	_, _ = h.Write(b[m.host[0]:m.host[1]])
 	_, _ = h.Write(b[m.properties[0]:m.properties[1]])
-	return trace{m.queueOffset, m.born, m.stored, m.crc, h.Sum64()}
+	return trace{m.queueOffset, m.born, m.stored, m.crc, h.Sum64(), m.size}
 }
 
 // history is what Compare knows of one queue.
@@ -122,8 +126,9 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 		}
 	}
 	away := map[string]bool{} // brokers that did not answer; they are not asked again
-	for some := range slices.Chunk(looks, comparedAtOnce) {
-		var begun []*look
+	for rest := looks; len(rest) > 0; {
+		var some, begun []*look
+		some, rest = few(rest)
 		for _, l := range some {
 			if away[l.addr] {
 				continue
@@ -208,6 +213,40 @@ func (s *Source) hasFallen(h *history) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !h.fell.IsZero()
+}
+
+// few returns the looks that begin now: their messages take about flightMost bytes. And it
+// returns the others.
+func few(looks []*look) (some, rest []*look) {
+	flight := 0
+	for i, l := range looks {
+		if flight += l.size(); i == comparedAtOnce || i > 0 && flight > flightMost {
+			return looks[:i], looks[i:]
+		}
+	}
+	return looks, nil
+}
+
+// size is about how many bytes startLook asks for.
+func (l *look) size() int {
+	n := l.h.likely()
+	if l.at >= 0 {
+		n += l.h.traces[l.at].size
+	}
+	return n
+}
+
+// likely is the size that a message counts which was not fetched yet: that of the largest one
+// that is remembered.
+func (h *history) likely() int {
+	if len(h.traces) == 0 {
+		return sizeUnknown
+	}
+	n := sizeLeast
+	for _, t := range h.traces {
+		n = max(n, t.size)
+	}
+	return n
 }
 
 // startLook asks for the messages. After an error nothing is under way.

@@ -178,6 +178,38 @@ func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	}
 }
 
+// Hundreds of queues may have large messages. Few of them are asked for at once.
+func TestLargeMessagesAreComparedFewAtATime(t *testing.T) {
+	for _, c := range []struct{ size, want int }{{0, 4}, {1000, comparedAtOnce}, {1 << 20, 8}, {3 << 20, 2}, {40 << 20, 1}} {
+		var looks []*look
+		for range 2*comparedAtOnce + 1 {
+			l := &look{h: &history{}, at: -1}
+			if c.size > 0 {
+				l.h.traces, l.at = []trace{{size: c.size}}, 0
+			}
+			looks = append(looks, l)
+		}
+		begun := 0
+		for rest := looks; len(rest) > 0; {
+			var some []*look
+			if some, rest = few(rest); len(some) > c.want || len(rest) > 0 && len(some) != c.want {
+				t.Errorf("of %d bytes %d begin at once, want %d", c.size, len(some), c.want)
+			}
+			begun += len(some)
+		}
+		if begun != len(looks) {
+			t.Errorf("%d of %d begin", begun, len(looks))
+		}
+	}
+	f := newFake(t, 1)
+	s := f.source(f.options())
+	f.write("a", 100)
+	looked(t, s)
+	if all := s.histories[fakeQueue].traces; len(all) == 0 || all[0].size < fixedSize {
+		t.Errorf("%+v", all)
+	}
+}
+
 // A broker that is always behind with its queues does not hold up the heads of all others.
 func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testing.T) {
 	f := newFake(t, 1)

@@ -42,24 +42,40 @@ func (s *Source) earlierOf(ctx context.Context, looks []*look, rests bool, bytes
 // earlier remembers messages before the first remembered one. It returns how many bytes were
 // fetched.
 func (s *Source) earlier(ctx context.Context, l *look) (bytes int, err error) {
+	var offsets []int64
+	first := l.h.traces[0].offset
+	for k := range earlierMost {
+		if offset := first - 1<<k; offset >= l.low {
+			offsets = append(offsets, offset)
+		}
+	}
+	var found []trace
+	for some := range slices.Chunk(offsets, max(1, flightMost/l.h.likely())) {
+		its, n, err := s.tracesOf(ctx, l, some)
+		if bytes += n; err != nil {
+			return bytes, err
+		}
+		found = append(found, its...)
+	}
+	slices.Reverse(found)
+	l.h.deep, l.h.traces = true, thinned(append(found, l.h.traces...))
+	return bytes, nil
+}
+
+// tracesOf fetches messages at some offsets, all at once, and leaves out what is not there.
+func (s *Source) tracesOf(ctx context.Context, l *look, offsets []int64) (found []trace, bytes int, err error) {
 	type asked struct {
 		offset  int64
 		pending *remoting.Pending
 	}
 	var all []asked
-	first := l.h.traces[0].offset
-	for k := range earlierMost {
-		offset := first - 1<<k
-		if offset < l.low {
-			break
-		}
+	for _, offset := range offsets {
 		pending, failed := s.startOne(ctx, l, offset)
 		if err = s.explain(ctx, failed, l.h.p.String()); err != nil {
 			break
 		}
 		all = append(all, asked{offset, pending})
 	}
-	var found []trace
 	for _, one := range all {
 		if err != nil {
 			one.pending.Abandon()
@@ -74,10 +90,5 @@ func (s *Source) earlier(ctx context.Context, l *look) (bytes int, err error) {
 			err = nil
 		}
 	}
-	if err != nil {
-		return bytes, err
-	}
-	slices.Reverse(found)
-	l.h.deep, l.h.traces = true, thinned(append(found, l.h.traces...))
-	return bytes, nil
+	return found, bytes, err
 }
