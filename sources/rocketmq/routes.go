@@ -26,15 +26,16 @@ func (s *Source) fetchRoute(ctx context.Context, topic string) (remoting.Route, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.routes[topic] = &route{Route: r, at: time.Now()}
+	s.routes[topic] = route{Route: r, at: time.Now()}
 	return r, nil
 }
 
 func (s *Source) forgetRoute(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.routes[topic]; r != nil {
+	if r, known := s.routes[topic]; known {
 		r.at = time.Time{}
+		s.routes[topic] = r
 	}
 }
 
@@ -111,16 +112,16 @@ func deleted(p partition, r sources.Range) error {
 // answer, it uses their last answer.
 func (s *Source) replicas(ctx context.Context, p partition) ([]remoting.Replica, error) {
 	s.mu.Lock()
-	old := s.routes[p.topic]
+	old, known := s.routes[p.topic]
 	s.mu.Unlock()
-	if old != nil && time.Since(old.at) < routeFor {
+	if known && time.Since(old.at) < routeFor {
 		if all := old.of(p); all != nil {
 			return all, nil
 		}
 	}
 	r, err := s.fetchRoute(ctx, p.topic)
 	if err == nil {
-		if all := (&route{Route: r}).of(p); all != nil {
+		if all := (route{Route: r}).of(p); all != nil {
 			return all, nil
 		}
 		return nil, s.notThere(ctx, p, fmt.Errorf("broker %s is not registered for it at the name servers", p.broker))
@@ -128,7 +129,7 @@ func (s *Source) replicas(ctx context.Context, p partition) ([]remoting.Replica,
 	if remoting.CodeOf(err) == remoting.TopicUnknown {
 		return nil, s.notThere(ctx, p, err)
 	}
-	if old != nil && ctx.Err() == nil {
+	if known && ctx.Err() == nil {
 		if all := old.of(p); all != nil {
 			return all, nil
 		}
@@ -137,7 +138,7 @@ func (s *Source) replicas(ctx context.Context, p partition) ([]remoting.Replica,
 }
 
 // of returns the replicas of a queue's broker, or nil if the route does not have the queue.
-func (r *route) of(p partition) []remoting.Replica {
+func (r route) of(p partition) []remoting.Replica {
 	has := func(q remoting.Queues) bool { return q.Broker == p.broker && q.Read > p.queue }
 	b, ok := r.Broker(p.broker)
 	if !ok || b.Cluster != p.cluster || !slices.ContainsFunc(r.Queues, has) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,4 +118,23 @@ func TestOneReplicaIsSilentForAllCursorsUntilItAnswers(t *testing.T) {
 	picked("s") // and the others do not
 	w.ends("m")
 	picked("m")
+}
+
+// Run it with -race: one cursor forgets a route while others look whether it is new enough.
+func TestARouteIsForgottenWhileItIsUsed(t *testing.T) {
+	f := newFake(t, 1)
+	s := f.source(f.options())
+	p := partition{"c", "b", "t", 0}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				if _, err := s.replicas(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+				s.forgetRoute("t")
+			}
+		})
+	}
+	all.Wait()
 }

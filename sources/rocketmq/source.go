@@ -38,7 +38,7 @@ type Source struct {
 	mu        sync.Mutex // guards what follows
 	segments  map[sources.PartitionID][]sources.Segment
 	fixed     map[sources.PartitionID]bool // the end of the queue was found
-	routes    map[string]*route            // by topic
+	routes    map[string]route             // by topic
 	groups    map[string]bool              // brokers where shown was called; by address
 	policies  map[string]policy            // by cluster and broker
 	stamps    map[sources.PartitionID]stamp
@@ -63,7 +63,7 @@ func Open(o Options) (*Source, error) {
 	s := &Source{o: o, clock: wallclock.System(), spare: make(brokers.Spares, sparesMost),
 		client:   remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
 		segments: map[sources.PartitionID][]sources.Segment{},
-		fixed:    map[sources.PartitionID]bool{}, routes: map[string]*route{}, groups: map[string]bool{},
+		fixed:    map[sources.PartitionID]bool{}, routes: map[string]route{}, groups: map[string]bool{},
 		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{},
 		histories: map[sources.PartitionID]*history{}, left: map[sources.PartitionID][]trace{}, trails: map[sources.PartitionID][]trace{}}
 	s.window.Store(windowFirst)
