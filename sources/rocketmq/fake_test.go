@@ -26,6 +26,7 @@ type fake struct {
 	mu       sync.Mutex // guards what follows
 	replicas map[int64]*fakeReplica
 	missing  bool // the topic is not there
+	queues   int  // if not 0; all have the same messages
 }
 
 // fakeReplica is one replica, with the messages of its queue.
@@ -156,7 +157,7 @@ func (f *fake) route(in fakeCommand) *fakeCommand {
 			return &fakeCommand{Code: remoting.TopicUnknown, Remark: "no route"}
 		}
 		said = map[string]any{"brokerDatas": []any{broker},
-			"queueDatas": []any{map[string]any{"brokerName": "b", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}}}
+			"queueDatas": []any{map[string]any{"brokerName": "b", "readQueueNums": max(1, f.queues), "writeQueueNums": max(1, f.queues), "perm": 6}}}
 	}
 	body, _ := json.Marshal(said)
 	return &fakeCommand{body: body}
