@@ -3,6 +3,8 @@ package pulsar
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/headrace/headrace/internal/pulsarwire"
@@ -210,6 +212,40 @@ func (c *cursor) assemble(ctx context.Context, last *pulsarwire.Entry) (stored [
 	}
 }
 
+// lookbacks has how far firstChunk came before the admin API failed. It may ask for a hundred
+// thousand entries, and an agent opens another cursor after each failure.
+type lookbacks struct {
+	mu  sync.Mutex
+	all []lookback // the oldest first
+}
+
+type lookback struct {
+	of            spot // the last chunk of the message
+	ledger, entry int64
+}
+
+const lookbacksMost = 64
+
+// take returns where a look back goes on, and forgets it.
+func (a *lookbacks) take(of spot) (ledger, entry int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, one := range a.all {
+		if one.of == of {
+			a.all = slices.Delete(a.all, i, i+1)
+			return one.ledger, one.entry
+		}
+	}
+	return of.ledger, of.entry
+}
+
+func (a *lookbacks) keep(one lookback) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, one)
+	a.all = slices.Delete(a.all, 0, max(0, len(a.all)-lookbacksMost))
+}
+
 // firstChunk looks back for the first chunk of a message. It looks as far as the topic goes:
 // only a chunk whose ledger is gone is lost.
 func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int64, err error) {
@@ -217,7 +253,7 @@ func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int
 	if err != nil {
 		return 0, 0, err
 	}
-	for ledger, entry = c.ledger, entryOf(c.at); ; {
+	for ledger, entry = c.s.lookbacks.take(c.spot()); ; {
 		for entry--; entry < 0; {
 			before, there := l.before(ledger)
 			if !there {
@@ -234,9 +270,11 @@ func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int
 			if _, there := l.find(ledger); !there {
 				return 0, 0, c.beganBefore(l.Ledgers[0].Ledger)
 			}
+			c.s.lookbacks.keep(lookback{c.spot(), ledger, entry + 1})
 			return 0, 0, c.silent(ctx, fmt.Errorf("the first chunk of the message that ends at entry %d:%d is looked for, and the broker does not know entry %d:%d, whose ledger is there",
 				c.ledger, entryOf(c.at), ledger, entry), ledger, entry, false)
 		case err != nil:
+			c.s.lookbacks.keep(lookback{c.spot(), ledger, entry + 1})
 			return 0, 0, err
 		case info.uuid == uuid && info.chunk == 0:
 			return ledger, entry, nil

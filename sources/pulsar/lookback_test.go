@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headrace/headrace/sources"
@@ -24,6 +25,33 @@ func TestTheFirstChunkOfAMessageIsLookedForAsFarAsTheTopicGoes(t *testing.T) {
 	s := b.open(t, brokers.Latest)
 	if got, err := b.read(t.Context(), s, 9, at(1, 0), at(2, 0), 1); err != io.EOF || !slices.Equal(got, []string{"12345678"}) {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// The admin API may fail once in many thousands of questions. Then the next cursor goes on.
+func TestALookForTheFirstChunkGoesOnWhereItFailed(t *testing.T) {
+	far := []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}
+	for range 50 {
+		far = append(far, plain("other"))
+	}
+	b := newFakeBroker(t, 5, far, []*fakeEntry{plain("before"), chunkOf("ours", 1, 2, 8, "5678")})
+	var asked atomic.Int32
+	b.serves = func(w http.ResponseWriter, r *http.Request, path string) bool {
+		if strings.Contains(path, "/entry/") && asked.Add(1)%10 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return b.serveEntry(w, r, path)
+	}
+	s := b.open(t, brokers.Latest)
+	if got, err := b.read(t.Context(), s, 7, at(1, 0), at(2, 0), 10); err != io.EOF || !slices.Equal(got, []string{"12345678"}) || asked.Load() != 52+5 {
+		t.Errorf("%q, %v, after %d questions", got, err, asked.Load())
+	}
+	for i := range int64(10 * lookbacksMost) {
+		s.lookbacks.keep(lookback{of: spot{entry: i}, entry: 1})
+	}
+	if _, entry := s.lookbacks.take(spot{entry: 10*lookbacksMost - 1}); entry != 1 || len(s.lookbacks.all) != lookbacksMost-1 {
+		t.Errorf("it goes on at entry %d; %d others are kept", entry, len(s.lookbacks.all))
 	}
 }
 

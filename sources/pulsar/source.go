@@ -35,6 +35,8 @@ type Source struct {
 	cursors atomic.Int64   // that are open
 	tries   tries          // entries that could not be read
 
+	lookbacks lookbacks
+
 	partBytes atomic.Int64 // of unfinished messages in chunks that Readers have
 	partRoom  int64        // above it, some of them are dropped
 
