@@ -40,6 +40,7 @@
 //	table.go     Parquet: row groups to segments, ranges to rows of columns
 //	container.go Avro files: blocks to segments, ranges to records
 //	blocks.go    how much is read at once
+//	over.go      records that are longer than max_record
 //	cursor.go    ranges to batches of records; frame.go where a record ends;
 //	             settle.go where a batch ends; tfrecord.go TFRecord;
 //	             delimited.go Protobuf messages with their lengths
