@@ -121,19 +121,21 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 // If only the last message was remembered, it would not be known how many are lost.
 func TestAfterOneLookAboutAsManyMessagesAreNamedAsWereLost(t *testing.T) {
 	for _, c := range []struct {
-		lost int // of 1,000
+		lost int   // of 1,000
+		gone int64 // messages below it are removed, although the queue begins at 0
 		from int64
-	}{{1, 999}, {10, 984}, {300, 488}, {1000, 487}} {
+	}{{1, 0, 999}, {10, 0, 984}, {300, 0, 488}, {1000, 0, 487}, {1000, 900, 935}, {1000, 999, 999}} {
 		f := newFake(t, 1)
 		s := f.source(f.options())
 		f.write("a", 1000)
+		f.set(func() { f.master().gone = c.gone })
 		looked(t, s)
 		f.lose(1000 - c.lost)
 		f.write("bb", c.lost+5)
 		f.restarted()
 		got := looked(t, s)
 		if len(got) != 1 || got[0] != (sources.Replaced{Partition: fakeQueue, From: c.from, Before: 1000}) {
-			t.Errorf("%d were lost: %+v, want [%d, 1000)", c.lost, got, c.from)
+			t.Errorf("%d were lost, %d removed: %+v, want [%d, 1000)", c.lost, c.gone, got, c.from)
 		}
 	}
 }

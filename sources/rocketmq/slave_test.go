@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,15 +128,18 @@ func TestARouteIsForgottenWhileItIsUsed(t *testing.T) {
 	s := f.source(f.options())
 	p := partition{"c", "b", "t", 0}
 	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 20 {
-				if _, err := s.replicas(t.Context(), p); err != nil {
-					t.Error(err)
-				}
-				s.forgetRoute("t")
-			}
-		})
+	var ended atomic.Bool
+	all.Go(func() {
+		for !ended.Load() {
+			s.forgetRoute("t")
+			runtime.Gosched()
+		}
+	})
+	for range 2000 {
+		if _, err := s.replicas(t.Context(), p); err != nil {
+			t.Error(err)
+		}
 	}
+	ended.Store(true)
 	all.Wait()
 }
