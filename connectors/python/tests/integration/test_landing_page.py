@@ -179,8 +179,7 @@ def test_curl_pushes_a_file_once(job: Any, shell: Shell) -> None:
 
 def test_the_go_program_pushes_a_record_once(job: Any, shell: Shell) -> None:
     go = shutil.which(os.environ.get("GO", "go"))
-    if go is None:
-        pytest.skip("no go on the PATH")
+    assert go is not None, "there is no go on the PATH, and GO does not name one"
     assert len(GO) == 1
     program, overlay, built = job.folder / "main.go", job.folder / "overlay.json", job.folder / "program"
     program.write_text(PROGRAM % GO[0])
