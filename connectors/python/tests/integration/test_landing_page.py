@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -84,11 +85,14 @@ class Shell:
         (tools / "headrace").symlink_to(job.binary)
         job.env["PATH"] = f"{tools}:{os.environ['PATH']}"
         self.job, self.log = job, job.folder / "shell.log"
+        # All that the shell starts inherit the pipe's other end: it is closed when all have ended.
+        self.alive, inherited = os.pipe()
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 ["bash"], env=job.env, cwd=job.folder, stdin=subprocess.PIPE, stdout=out, stderr=out,
-                start_new_session=True,
+                start_new_session=True, pass_fds=[inherited],
             )  # fmt: skip
+        os.close(inherited)
 
     def type(self, text: str) -> None:
         assert self.process.stdin is not None
@@ -120,6 +124,8 @@ class Shell:
     def end(self) -> None:
         os.killpg(self.process.pid, signal.SIGTERM)
         self.process.communicate(timeout=120)
+        assert select.select([self.alive], [], [], 120)[0], "a process of the shell does not end"
+        os.close(self.alive)
 
 
 @pytest.fixture
