@@ -205,9 +205,9 @@ BENCHES = {
         "written once: 125 float32 (500 bytes), and the TSV records of the sections above. Nobody has a fast Python "
         "client of RocketMQ, so the others are its official Go client with a pipe into Python. `ordinary` is a push "
         "consumer with the library's defaults, each record decoded by itself. `tuned` takes as many messages per pull "
-        "and per call as the library allows, joins them in Go, gathers some thousand, and uses np.frombuffer or pyarrow's CSV reader. Their "
-        "clock starts when they have got their queues. `headrace` is end to end, with leases, acks and a step per "
-        "batch. bench/rocketmq/readers.py says what each does. " + LOAD,
+        "and per call as the library allows, joins them in Go, gathers some thousand, and uses np.frombuffer or "
+        "pyarrow's CSV reader. Their clock starts when they have got their queues. `headrace` is end to end, with "
+        "leases, acks and a step per batch. bench/rocketmq/readers.py says what each does. " + LOAD,
         {**QUEUES, "wide": "the broker gives 1,024 messages in one answer"},
     ),
     "pulsar": Bench(
