@@ -417,26 +417,26 @@ bench-freshness: build venv ## age of records in Python at 10,000/s, against the
 bench-freshness-%: build venv
 	$(PY) -m bench.freshness.bench --source $(word 1,$(subst -, ,$*)) --partitions $(word 2,$(subst -, ,$*)) $(FEWER)
 .PHONY: bench-landing
-bench-landing: build venv ## pushed records until a trainer has them, against a Kafka producer and consumer (needs java, and mvn once); not in `make bench`
+bench-landing: build venv ## pushed records until a trainer has them, against a Kafka producer and consumer (needs java, and mvn once)
 	$(PY) -m bench.landing.bench
 bench-flash: build venv ## what a save in memory blocks, what a restore from it costs
 	$(PY) -m bench.flash.bench
 bench-deltas: build venv ## a delta of a table beside a whole save
 	$(PY) -m bench.flash.deltas
 .PHONY: bench-rounds
-bench-rounds: build venv ## four ranks with rounds, against the same without; not in `make bench`
+bench-rounds: build venv ## four ranks with rounds, against the same without
 	$(PY) -m bench.rounds.bench
 .PHONY: bench-tf
-bench-tf: build venv ## input of a trivial Estimator, against TFRecord + parse_example; not in `make bench`
+bench-tf: build venv ## input of a trivial Estimator, against TFRecord + parse_example
 	$(PY) -m bench.tensorflow.bench
 .PHONY: bench-columnar
-bench-columnar: build-bench-columnar ## tf.Example with 40 features, against tf.data and parse_example; not in `make bench`
+bench-columnar: build-bench-columnar ## tf.Example with 40 features, against tf.data and parse_example
 	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && $(PYTHON) bench/columnar/run.py --tensorflow "$$python" --reader build/bench-columnar
 .PHONY: build-bench-columnar
 build-bench-columnar: need
 	@$(GO) build -o build/bench-columnar ./bench/columnar
 .PHONY: bench-parquet
-bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone and end to end, against pyarrow; not in `make bench`
+bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone and end to end, against pyarrow
 	$(PY) -m bench.columnar.parquet --reader build/bench-columnar
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md; ROUNDS=n: fewer rounds
 	$(PY) bench/run.py

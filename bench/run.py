@@ -244,6 +244,79 @@ BENCHES = {
             ("rocketmq", "RocketMQ", "Nobody has a fast Python client of RocketMQ, so Headrace runs alone."),
         )
     },
+    "parquet": Bench(
+        "Parquet to numpy batches",
+        "Two files of 40 columns, row groups of 250,000. `numeric`: a label, 13 floats of which one value in ten is "
+        "null, 26 int64; `strings`: the same with 26 texts of 8 bytes for the int64, hashed into 2^20 buckets. The "
+        "decoder alone, into the bytes of frames of 1,024 or 65,536 rows, against pyarrow's iter_batches on one "
+        "thread into numpy arrays; pyarrow's texts come as dictionaries, whose entries numpy hashes once, cheaper "
+        "than XXH64. End to end: a trainer beside `headrace up`, batches of 1,024 rows, leases, acks and a step per "
+        "batch. All in turns. " + LOAD,
+        {
+            **{
+                f"{kind}_{key}": meaning
+                for kind, goals in (("numeric", (3, 2)), ("strings", (6, 2.5)))
+                for key, meaning in {
+                    "1024_vs_pyarrow": f"records per CPU second, batches of 1,024, over pyarrow's; goal {goals[0]}",
+                    "65536_vs_pyarrow": f"records per CPU second, batches of 65,536, over pyarrow's; goal {goals[1]}",
+                    "trainer_cpu_of_pyarrow": "end to end: CPU of the trainer's process over pyarrow's; "
+                    "goal at most 0.25",
+                    "all_cpu_of_pyarrow": "the same with that of `headrace up`",
+                    "1024_cpu_s_per_million": "the decoder alone, batches of 1,024: CPU seconds per million records",
+                    "1024_pyarrow_cpu_s_per_million": "pyarrow",
+                    "65536_cpu_s_per_million": "the decoder alone, batches of 65,536",
+                    "65536_pyarrow_cpu_s_per_million": "pyarrow",
+                }.items()
+            },
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
+    "columnar": Bench(
+        "tf.Example to batches",
+        "TFRecord of tf.Example with 40 features: a label, 13 floats, 26 texts. Our source and decoder, which list, "
+        "check both CRCs, decode and hash into the bytes of frames of 1,024 rows, against tf.data with "
+        "TFRecordDataset, batch(1024) and parse_example, which does not hash. In turns. " + LOAD,
+        {
+            "vs_tf_data": "records per CPU second over tf.data's; goal 5",
+            "headrace_cpu_s_per_million": "CPU seconds per million records",
+            "tf_data_cpu_s_per_million": "tf.data",
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
+    "tf": Bench(
+        "Input of an Estimator",
+        "A trivial Estimator of TensorFlow 2.15 that reads 40 single float features, in batches of 1,024. `tf_data` is "
+        "TFRecordDataset and parse_example; Headrace reads the same TFRecord files (`tfrecord`), or the same numbers "
+        "as TSV (`tsv`). In turns, each in a process of its own. Each figure is [median, min, max] over the runs.",
+        {
+            f"{kind}_{key}": meaning
+            for kind in ("tsv", "tfrecord")
+            for key, meaning in {
+                "vs_tf_data": "records/s over tf.data's; goal 4",
+                "trainer_cpu_of_tf_data": "CPU per record of the trainer's process over tf.data's; goal at most 0.2",
+                "all_cpu_of_tf_data": "CPU per record of trainer and `headrace up` over tf.data's",
+                "records_per_s": "",
+                "trainer_us_per_record": "CPU of the trainer's process, microseconds",
+            }.items()
+        },
+    ),
+    "landing": Bench(
+        "Pushed to trained",
+        "Records of 200 bytes from a Python producer to a Python trainer: pushed to a landing with `headrace.Pusher`, "
+        "and through a real Kafka with confluent-kafka, acks=all and a flush where landing commits. Landing fsyncs "
+        "each chunk and each commit before it answers; Kafka as it is shipped does not fsync. Both lie on the same "
+        "disk. `fast`: transactions of 10,000 records as fast as they go. `fresh`: 5,000 records/s, a transaction each "
+        "100 ms. In turns. " + LOAD,
+        {
+            "fast_records_per_s_of_kafka": "records/s from the first push to the last batch, over Kafka's; goal 1",
+            "fresh_p50_ms_of_kafka": "age in the trainer over that of Kafka, half of the records are younger; "
+            "goal at most 1",
+            "fresh_p99_ms_of_kafka": "99 in 100 are younger; goal at most 1",
+            "fast_us_per_record_of_kafka": "CPU of producer, trainer and broker or `headrace up`, over Kafka's",
+            "fresh_us_per_record_of_kafka": "the same at 5,000 records/s",
+            "load": "the machine's load before the run, of 2 cores",
+        },
+    ),
     "rounds": Bench(
         "Rounds of a group",
         "Four ranks that train one model, with rounds and without, in turn; each run has an agent and a master of its "

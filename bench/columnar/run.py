@@ -1,9 +1,10 @@
 """tf.Example with 40 features: CPU of our source and decoder, which list, check both CRCs, decode
 and hash into the bytes of frames of 1,024 rows, against tf.data with TFRecordDataset,
 batch(1024) and parse_example, which does not hash. Both are run in turns; only the ratio means
-something on a shared machine.
+something on a shared machine. The last line is one JSON object: [median, least, most] over the
+rounds, and each ratio is of one round.
 
-    python run.py --tensorflow PYTHON --reader PROGRAM [--records N] [--rounds N] [--out FILE]
+    python run.py --tensorflow PYTHON --reader PROGRAM [--records N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-GOAL = 5
 
 SPEC = """
 name: examples
@@ -31,14 +31,18 @@ decode:
 """
 
 
+def spread(values: list[float]) -> list[float]:
+    return [float(f"{f(values):.3g}") for f in (statistics.median, min, max)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tensorflow", required=True, help="a Python with TensorFlow")
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reader", required=True, help="the program built from bench/columnar")
-    parser.add_argument("--out")
     args = parser.parse_args()
+    load = os.getloadavg()[0]  # of the machine before it began
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     examples = [args.tensorflow, str(HERE / "examples.py")]
     with tempfile.TemporaryDirectory() as folder:
@@ -60,19 +64,15 @@ def main() -> None:
                 [*examples, "read", str(data)], check=True, stdout=subprocess.PIPE
             ).stdout.split()
             theirs.append(float(used) / int(rows) * 1e6)
-    times = statistics.median(t / o for t, o in zip(theirs, ours))
     report = {
+        "vs_tf_data": spread([t / o for t, o in zip(theirs, ours)]),
+        "headrace_cpu_s_per_million": spread(ours),
+        "tf_data_cpu_s_per_million": spread(theirs),
+        "load": load,
         "records": args.records,
-        "headrace_cpu_s_per_million": round(statistics.median(ours), 3),
-        "tf_data_cpu_s_per_million": round(statistics.median(theirs), 3),
-        "times": round(times, 2),
-        "range": [round(f(t / o for t, o in zip(theirs, ours)), 2) for f in (min, max)],
-        "goal": f"{GOAL}: {'met' if times >= GOAL else 'missed'}",
-        "rounds": [[round(o, 3), round(t, 3)] for o, t in zip(ours, theirs)],
+        "rounds": args.rounds,
     }
-    print(json.dumps(report, indent=2))
-    if args.out:
-        Path(args.out).write_text(json.dumps(report) + "\n")
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -85,8 +85,10 @@ def main() -> None:
             )
     result: dict[str, object] = dict(vars(args))
     for kind, all_ in runs.items():
-        result[f"{kind}_records_per_s"] = running.spread([r["rate"] for r in all_])
-        result[f"{kind}_trainer_us_per_record"] = running.spread([1e6 * r["cpu"] / r["records"] for r in all_])
+        result[f"{kind.replace('.', '_')}_records_per_s"] = running.spread([r["rate"] for r in all_])
+        result[f"{kind.replace('.', '_')}_trainer_us_per_record"] = running.spread(
+            [1e6 * r["cpu"] / r["records"] for r in all_]
+        )
     for kind in OURS:
         pairs = list(zip(runs[kind], runs["tf.data"]))
         result[f"{kind}_vs_tf_data"] = running.spread([a["rate"] / b["rate"] for a, b in pairs])
