@@ -381,8 +381,8 @@ FUZZTIME ?= 10m
 fuzz: need ## each fuzz target for FUZZTIME; with the default it takes hours
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-test-fuzz: need ## each fuzz target for 10 s
-	@GO=$(GO) .ci/fuzz 10s
+test-fuzz: need ## each fuzz target for 6 s
+	@GO=$(GO) .ci/fuzz 6s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files
