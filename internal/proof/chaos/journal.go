@@ -13,8 +13,9 @@ import (
 //
 //	"CHJ1"  u16 kind  u16 stream  u32 keys  u32 0  i64 number  i64 aux  i64 time (monotonic, ns)  keys * i64
 //
-// A key is id | pass << 40 | dataset << 56. Entries are written whole or not at
-// all, so the file of a killed process ends with a whole one.
+// A key is id | pass << 40 | dataset << 56. An entry is one write. SIGKILL can cut that
+// write off where a page ends, so the file of a killed process may end with a part of an
+// entry. What the entry says has not happened then: it is written before the process goes on.
 const (
 	kindStart      = iota + 1 // of the process: number is its pid
 	kindYielded               // batch number of the stream: its keys
@@ -132,7 +133,11 @@ func (l *life) read(path string) error {
 	type at struct{ stream, number int }
 	byNumber := map[at]*batch{}
 	durable := map[int]int{}
+	killed := l.status == "signal: killed"
 	for len(text) > 0 {
+		if killed && len(text) < entrySize && (bytes.HasPrefix(text, []byte("CHJ1")) || bytes.HasPrefix([]byte("CHJ1"), text)) {
+			break
+		}
 		if len(text) < entrySize || !bytes.HasPrefix(text, []byte("CHJ1")) {
 			return fmt.Errorf("%s: not a journal, %d bytes before its end", path, len(text))
 		}
@@ -141,6 +146,9 @@ func (l *life) read(path string) error {
 		number, aux := int(binary.LittleEndian.Uint64(text[16:])), int(binary.LittleEndian.Uint64(text[24:]))
 		when := int64(binary.LittleEndian.Uint64(text[32:]))
 		text = text[entrySize:]
+		if killed && len(text) < 8*n {
+			break
+		}
 		if len(text) < 8*n {
 			return fmt.Errorf("%s: an entry of %d keys has %d bytes", path, n, len(text))
 		}
