@@ -34,6 +34,21 @@ func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, m
 	return units, more
 }
 
+// ackedBeside says whether a record is acked that is not in a cut, which lies at l.
+func (lg *ledger) ackedBeside(l *lines) bool {
+	for _, p := range lg.parts {
+		if p == nil {
+			continue
+		}
+		for n := range p.begun() {
+			if units, _ := lg.comesAgain(p.line(n), nil, l.of(p, n)); units > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // recordsAgain counts the records in units that would come again. If more units are in
 // want only, the records of the two cannot be told apart, and all units are untold.
 func (lg *ledger) recordsAgain(p *partition, shares []share, want *lines, units, more int64) cut.Tally {

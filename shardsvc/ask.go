@@ -3,8 +3,6 @@ package shardsvc
 import (
 	"fmt"
 	"slices"
-
-	"github.com/headrace/headrace/shardsvc/cut"
 )
 
 const (
@@ -24,20 +22,20 @@ type ask struct {
 
 // cutCall answers one call of a trainer.
 func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
-	w := a.byNumber[k.Worker]
+	w, why := ck.group.caller(a, k.Worker)
 	switch {
-	case w == nil || w.rank.worker() != w:
-		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: CutFenced}, 0, "this process is not of the group any more")
-	case w.state == ending:
-		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: CutFenced}, 0, "this process is being ended: "+w.why)
+	case why != "":
+		if k.ID != 0 {
+			ck.group.tellOf(a, k.Worker, Reply{Kind: ReplyCut, Request: k.ID, Reason: why, Epoch: ck.epoch, Cut: &CutAnswer{Code: CutFenced}})
+		}
 	case k.Ask != nil:
 		ck.askCut(w, k.ID, k.Ask)
 	case k.Bind != nil:
 		code, reason := ck.bind(w.rank, k.Bind.Cut, k.Bind.Path)
-		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: code, Cut: k.Bind.Cut}, 0, reason)
+		ck.answer(w, k.ID, CutAnswer{Code: code, Cut: k.Bind.Cut}, 0, reason)
 	case k.Drop != nil:
 		code, reason := ck.dropOf(w.rank, k.Drop.Cut, k.Drop.Reason)
-		ck.answer(a.session, k.Worker, k.ID, CutAnswer{Code: code, Cut: k.Drop.Cut}, 0, reason)
+		ck.answer(w, k.ID, CutAnswer{Code: code, Cut: k.Drop.Cut}, 0, reason)
 	case k.Restore != nil:
 		ck.restore(w, k.ID, k.Restore)
 	case k.Pause != nil:
@@ -46,17 +44,17 @@ func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
 }
 
 // answer replies to a call. 0 is a call that was answered before.
-func (ck *checkpoints) answer(to Session, worker uint32, call uint64, what CutAnswer, step int64, reason string) {
+func (ck *checkpoints) answer(w *worker, call uint64, what CutAnswer, step int64, reason string) {
 	if call == 0 {
 		return
 	}
-	ck.reply(Reply{To: to, Kind: ReplyCut, Worker: worker, Request: call, Reason: reason, Step: step, Epoch: ck.epoch, Cut: &what})
+	ck.group.tell(w, Reply{Kind: ReplyCut, Request: call, Reason: reason, Step: step, Epoch: ck.epoch, Cut: &what})
 }
 
 // askCut freezes a cut, or waits until it can.
 func (ck *checkpoints) askCut(w *worker, call uint64, k *CutAsk) {
 	refuse := func(reason string) {
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, k.Step, reason)
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, k.Step, reason)
 	}
 	if reason := ck.noCuts(); reason != "" {
 		refuse(reason)
@@ -67,7 +65,7 @@ func (ck *checkpoints) askCut(w *worker, call uint64, k *CutAsk) {
 		ck.askedAgain(w, call, k, old)
 		return
 	}
-	if s := ck.kind.sameStep(k); s != nil {
+	if s := ck.sameStep(k); s != nil {
 		ck.answerCut(w, call, s)
 		return
 	}
@@ -116,14 +114,51 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 		return "a cut needs an id that is not 0"
 	case k.Carried != (k.Path == ""):
 		return "a cut has a path, or is carried by a framework: one of both"
-	case k.Memory && (k.Carried || !ck.kind.byStep()):
+	case k.Memory && (k.Carried || !ck.model.byStep):
 		return "only the ranks of a replicated or private model keep checkpoints in memory"
 	case k.Step < 0:
 		return fmt.Sprintf("step %d is negative", k.Step)
 	case ck.gated(w):
 		return "restore first: " + ck.gate(w)
+	case ck.model.byStep:
+		return ck.tooLate(w, k)
+	case k.Exact:
+		return ck.notPaused(w, k.Cut)
 	}
-	return ck.kind.badAsk(w, k)
+	return ""
+}
+
+// tooLate refuses steps whose acks are folded: below the newest bound cut, and below the
+// kept history.
+func (ck *checkpoints) tooLate(w *worker, k *CutAsk) string {
+	if ck.genEnded {
+		return fmt.Sprintf("this start of the group (generation %d) has ended: start the whole group again", ck.generation)
+	}
+	if b := ck.newestBound(w.rank); b != nil && k.Step < b.step {
+		return fmt.Sprintf("step %d cannot be saved any more, because a checkpoint of a later step is complete (step %d, cut %016x): save step %[2]d or a later one", k.Step, b.step, b.id)
+	}
+	low := w.rank.lastStep() - ck.cfg.History
+	if ck.model.inStep {
+		low = ck.group.highestStep() - ck.cfg.History
+	}
+	if k.Step < low && !ck.pinned(w.rank.no, k.Step, k.Step+1) {
+		return fmt.Sprintf("step %d cannot be saved any more: the records of single steps are known for the last %d steps only, and the oldest of these is %d. Save step %[3]d or a later one", k.Step, ck.cfg.History, low)
+	}
+	return ""
+}
+
+// sameStep is the cut of the running generation that an ask shares; nil: there is none. If
+// all ranks count the same steps, one cut serves all of them.
+func (ck *checkpoints) sameStep(k *CutAsk) *keptCut {
+	if !ck.model.inStep || ck.genEnded {
+		return nil
+	}
+	for _, s := range ck.cuts {
+		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state.kept() {
+			return s
+		}
+	}
+	return nil
 }
 
 // inRounds implements aboveLedger.
@@ -138,30 +173,27 @@ func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 		}
 	}
 	for _, q := range ck.asks {
-		if low <= q.cut.Step && q.cut.Step < high && includes(ck.kind.owner(q.w.rank), rank) {
+		if low <= q.cut.Step && q.cut.Step < high && includes(ck.ownerOf(q.w.rank), rank) {
 			return true
 		}
 	}
 	return false
 }
 
-// includes says whether acks of rank no may be in a cut of an owner.
-func includes(owner int64, no uint32) bool { return owner == cut.Group || owner == int64(no) }
-
 // askedAgain answers an ask for a cut that is frozen.
 func (ck *checkpoints) askedAgain(w *worker, call uint64, k *CutAsk, old *keptCut) {
 	switch {
 	case old.state == CutVoided || old.state == cutUnbound:
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut was given up: "+old.state.String())
-	case !old.isOf(w.rank) || ck.kind.byStep() && old.step != k.Step:
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut was given up: "+old.state.String())
+	case !old.isOf(w.rank) || ck.model.byStep && old.step != k.Step:
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
 	default:
 		ck.answerCut(w, call, old)
 	}
 }
 
 func (ck *checkpoints) answerCut(w *worker, call uint64, k *keptCut) {
-	ck.answer(w.session(), w.number, call, CutAnswer{Code: CutOK, Cut: k.id, Path: k.path, Body: ck.whole(k)}, k.step, "")
+	ck.answer(w, call, CutAnswer{Code: CutOK, Cut: k.id, Path: k.path, Body: ck.whole(k)}, k.step, "")
 }
 
 // checkAsks freezes what is complete. It runs once at the end of a Step.
@@ -178,9 +210,9 @@ func (ck *checkpoints) checkAsks() {
 		if !ck.kind.complete(q) {
 			return false
 		}
-		if !ck.kind.byStep() && q.cut.Exact { // a drop may have come in between
+		if !ck.model.byStep && q.cut.Exact { // a drop may have come in between
 			if reason := ck.notPaused(q.w, q.cut.Cut); reason != "" {
-				ck.answer(q.w.session(), q.w.number, q.call, CutAnswer{Code: CutRefused, Cut: q.cut.Cut}, q.cut.Step, reason)
+				ck.answer(q.w, q.call, CutAnswer{Code: CutRefused, Cut: q.cut.Cut}, q.cut.Step, reason)
 				return true
 			}
 		}
@@ -189,15 +221,13 @@ func (ck *checkpoints) checkAsks() {
 	})
 }
 
-func (r *rank) reported(step int64) bool { return r.ended || r.step >= step }
-
 // askTimeout answers the asks whose deadline has passed.
 func (ck *checkpoints) askTimeout() {
 	ck.asks = slices.DeleteFunc(ck.asks, func(q *ask) bool {
 		if ck.now < q.at {
 			return false
 		}
-		ck.answer(q.w.session(), q.w.number, q.call, CutAnswer{Code: CutTimeout, Cut: q.cut.Cut}, q.cut.Step, ck.kind.missing(q))
+		ck.answer(q.w, q.call, CutAnswer{Code: CutTimeout, Cut: q.cut.Cut}, q.cut.Step, ck.kind.missing(q))
 		return true
 	})
 }
@@ -208,7 +238,7 @@ func (ck *checkpoints) dropAsks(w *worker, reason string) {
 		if w != nil && q.w != w {
 			return false
 		}
-		ck.answer(q.w.session(), q.w.number, q.call, CutAnswer{Code: CutFenced, Cut: q.cut.Cut}, q.cut.Step, reason)
+		ck.answer(q.w, q.call, CutAnswer{Code: CutFenced, Cut: q.cut.Cut}, q.cut.Step, reason)
 		return true
 	})
 }

@@ -16,7 +16,7 @@ func (ck *checkpoints) bind(r *rank, id uint64, path string) (CutCode, string) {
 		return CutRefused, fmt.Sprintf("the checkpoint with cut %016x was voided: its records were given to others. Save again", id)
 	case k.state == CutBound:
 		return CutOK, ""
-	case r != nil && ck.kind.foreign(k, r):
+	case r != nil && ck.foreign(k, r):
 		return CutFenced, fmt.Sprintf("the checkpoint with cut %016x is not one of this process, or its start of the group has ended", id)
 	case path == "" && k.path == "":
 		return CutRefused, "the path of the manifest is missing: name the file or folder of the checkpoint"
@@ -46,6 +46,11 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.loadedBefore(k)
 	ck.outdated(k)
 	ck.kind.bound(k)
+}
+
+// foreign says whether another process than r's, or another group, asked for the cut.
+func (ck *checkpoints) foreign(k *keptCut, r *rank) bool {
+	return ck.model.byStep && (!k.isOf(r) || k.generation != ck.generation || ck.genEnded || ck.model.perRank && k.incarnation != r.newestIncarnation())
 }
 
 // replaced drops the cut that was bound at k's path. A framework that always writes its
@@ -91,15 +96,11 @@ func (ck *checkpoints) setBase(r *rank, k *keptCut) {
 	}
 }
 
-// inCut says which acks with a step are in k.
-func (ck *checkpoints) inCut(k *keptCut) func(*piece) bool {
-	return func(x *piece) bool {
-		return x.step <= k.step && x.generation == k.generation && includes(k.rank, x.rank)
-	}
-}
-
 // remark sets, where acks fold, the marks that follow the newest bound cut.
 func (ck *checkpoints) remark() {
+	if ck.model.byStep {
+		return
+	}
 	k := ck.newestBound(nil)
 	ck.ledger.markBound(ck.linesOf(k), k != nil)
 }
@@ -122,7 +123,7 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 		return CutRefused, fmt.Sprintf("the checkpoint with cut %016x is being restored: it can be dropped when a newer one is complete", id)
 	case ck.goneBackTo(k):
 		return CutRefused, fmt.Sprintf("the job went back to the checkpoint of step %[2]d (cut %016[1]x), and no newer one is complete: it is needed until then", id, k.step)
-	case r != nil && k.state == CutFrozen && ck.kind.foreign(k, r):
+	case r != nil && k.state == CutFrozen && ck.foreign(k, r):
 		return CutFenced, fmt.Sprintf("the checkpoint with cut %016x is not one of this process, or its start of the group has ended", id)
 	case k.state == cutReturned:
 		return CutRefused, fmt.Sprintf("the model went back to the checkpoint of step %[2]d in memory (cut %016[1]x), and no newer one is on storage: it is needed until then", id, k.step)

@@ -3,13 +3,15 @@ package shardsvc
 import (
 	"slices"
 
+	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
 // foldCut folds the acks that are in a bound cut into the settled sets: they need no step
-// any more. in says which steps are in the cut. body holds the records of a private rank's
-// cut; nil: the steps say everything.
-func (lg *ledger) foldCut(body *lines, in func(*piece) bool) {
+// any more. The cut has the acks of a generation and an owner up to a step. body holds the
+// records of a private rank's cut; nil: the steps say everything.
+func (lg *ledger) foldCut(body *lines, owner int64, generation uint32, step int64) {
+	in := func(x *piece) bool { return x.step <= step && x.generation == generation && includes(owner, x.rank) }
 	for _, p := range lg.parts {
 		if p == nil || p.ds.folds {
 			continue
@@ -24,6 +26,9 @@ func (lg *ledger) foldCut(body *lines, in func(*piece) bool) {
 		lg.changed(p)
 	}
 }
+
+// includes says whether acks of rank no may be in a cut of an owner.
+func includes(owner int64, no uint32) bool { return owner == cut.Group || owner == int64(no) }
 
 // holds says whether all of a piece is in the cut. An ack with step 0 is below every step,
 // so only the records of the cut say whether it came before the cut was frozen.

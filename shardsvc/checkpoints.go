@@ -35,5 +35,27 @@ func (ck *checkpoints) init(t *turn, lg *ledger, gr *group) {
 	*ck = checkpoints{turn: t, ledger: lg, group: gr, procs: map[*worker]*workerPast{}}
 	lg.standUnder(ck)
 	ck.kind = newKind(ck)
-	gr.setKind(ck.kind)
+	gr.standUnder(ck, ck.kind)
 }
+
+// joined implements aboveGroup.
+func (ck *checkpoints) joined(w *worker, newcomer bool) {
+	ck.joinedInPause(w, newcomer)
+	ck.checkStarters()
+}
+
+// counts implements aboveGroup: before w restored, its steps are those of no model.
+func (ck *checkpoints) counts(w *worker) bool {
+	return ck.past(w.rank).way == wentBack || !ck.gated(w)
+}
+
+// allKnown implements aboveGroup.
+func (ck *checkpoints) allKnown() {
+	ck.pauseDue, ck.askDue, ck.recoveredAt = true, true, ck.now
+}
+
+// decided implements aboveGroup.
+func (ck *checkpoints) decided() bool { return ck.phase == restoreDone || ck.noCuts() != "" }
+
+// generationEnded implements aboveGroup.
+func (ck *checkpoints) generationEnded(reason string) { ck.dropAsks(nil, reason) }

@@ -14,7 +14,7 @@ type Core struct {
 // New makes an empty core. Load every stored pair, then Loaded, then Step a
 // *Start.
 func New(cfg Config) *Core {
-	c := &Core{turn: turn{cfg: cfg.withDefaults()}, loading: newLoading()}
+	c := &Core{turn: turn{cfg: cfg.withDefaults(), model: modelOf(cfg.Model)}, loading: newLoading()}
 	c.ledger.init(&c.turn)
 	c.group.init(&c.turn, &c.ledger)
 	c.checkpoints.init(&c.turn, &c.ledger, &c.group)
@@ -107,20 +107,16 @@ func (c *Core) message(m *Message) {
 	if m.Hello != nil && !c.hello(m) {
 		return
 	}
-	a := c.sessions[m.Session]
+	a := c.speaksOn(m.Session)
 	if a == nil {
 		return
 	}
 	c.heard(a, m)
-	for i := range m.Joins {
-		c.join(a, &m.Joins[i], a.clock.made(m.Joins[i].MadeAt, m.SentAt))
-	}
+	c.joins(a, m)
 	for i := range m.Held {
-		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.known, &m.Held[i])
+		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.isKnown(), &m.Held[i])
 	}
-	if m.Hello != nil || len(c.rejoined) > 0 {
-		c.asserted(a)
-	}
+	c.asserted(a, m.Hello != nil)
 	for i := range m.Acks {
 		c.ack(&a.speaker, &m.Acks[i])
 	}
@@ -164,6 +160,6 @@ func (c *Core) message(m *Message) {
 func (c *Core) Job() JobInfo {
 	j := c.stats
 	j.Job, j.Model = c.cfg.Job, c.cfg.Model
-	j.Term, j.Epoch, j.Generation, j.WorldSize, j.Recovering = c.term, c.epoch, c.generation, c.worldSize, c.recovering
+	j.Term, j.Epoch, j.Generation, j.WorldSize, j.Recovering = c.term, c.epoch, c.generation, c.world(), c.recovering
 	return j
 }

@@ -8,8 +8,15 @@
 //
 // The core has rooms. Each owns its state and stands above those it uses. A room asks
 // the one above it only through a small interface that it declares itself
-// (aboveLedger, groupKind), and one below by the methods listed here. Only a room changes
-// its own state. Tests in internal/archtest keep it so.
+// (aboveLedger, aboveGroup, groupKind), and one below by the methods listed here: those of
+// the room, and those of what the room hands out. No room changes a field of another one,
+// and only the view reads one. Tests in internal/archtest keep it so.
+//
+// Names that never change:
+//
+//	account.no agent.speaker holder.account rank.account rank.index worker.holder worker.rank
+//
+// They say which rank or process is meant, and any room may read them.
 //
 // The turn: the state that all rooms share in a Step, and the forms of events, effects and
 // stored values.
@@ -81,17 +88,21 @@
 //
 // The ledger offers:
 //
-//	account admit adopt allOut anyAcked asking attach bindDrops checkRecords closeStep comesAgain confirmed cutsDue
-//	dataset detach dirtyRank dismiss dropRequests dropRest end fit fitBody foldCut goBack goBackRank
-//	goOn hasMoreThan kickAll lastStepIn level linesOfBody linesOfFit markBound members moves newestLease noneLeft
-//	park partition recordsAgain rejected report reported resumeOf revokeLeases sameRun setStill
-//	setTaking stalled standUnder standing succeed suspect takeBack takeStepsDue taken unpark
-//	withSegments
+//	account ackedBeside admit adopt allOut anyAcked asking attach bindDrops called
+//	checkRecords closeStep comesAgain confirmed cutsDue dataset detach dirtyRank dismiss
+//	dropRequests dropRest end find fit fitBody foldCut goBack goBackRank goOn hasMoreThan
+//	kickAll lastStepIn leasesOf level linesOfBody linesOfFit markBound members moves
+//	newestLease noneLeft park partition recordsAgain rejected replyTo report reported
+//	resumeOf revokeLeases sameRun setStill setTaking stalled standUnder standing succeed
+//	suspect takeBack takeStepsDue taken unpark virtualRanks withSegments
+//	account.hasReported account.lastStep account.newestProcess account.toldEnd
+//	holder.calledBy holder.gone holder.hasAcked holder.holds holder.isDetached
+//	holder.isEnding holder.isRunning holder.process holder.session
 //
 // The group: which agents and processes are there.
 //
 //	group.go       the group
-//	groupkind.go   its questions to the model kind
+//	groupkind.go   its questions to the room above, and to the model kind
 //	session.go     agents and their sessions; recovery of a new term
 //	worker.go      trainer processes: joins, leaves
 //	reclaim.go     a person takes back what a process holds
@@ -102,13 +113,17 @@
 //
 // The group offers:
 //
-//	drop dropsUnknown endGeneration fence fenceRank giveWay inRounds olderThanAll rankOf reclaimable refuseJoin refuseOlder replace setKind
-//	setTopStep setWorldSize startGeneration
+//	begunAnew caller drop dropsUnknown endGeneration everyRank fence fenceRank giveWay
+//	heardOf highestStep inRounds knownOr member olderThanAll processes rankOf reclaimable
+//	refuseJoin refuseOlder replace setTopStep setWorldSize standUnder startGeneration tell
+//	tellOf world
+//	agent.process rank.joinedIn rank.newestIncarnation rank.value rank.worker
+//	worker.agentName
 //
 // Checkpoints: which records are in which model.
 //
 //	checkpoints.go  the room
-//	kind.go         the questions that each model kind answers in its own way
+//	kind.go         what each model kind decides in its own way
 //	shared.go       the model outlives its workers
 //	replicated.go   all ranks have the same model
 //	private.go      each rank has its own
@@ -127,7 +142,7 @@
 //
 // The checkpoints offer:
 //
-//	after kept linesOf newestBound ownLines rewindTarget whole
+//	after kept linesOf newestBound overlaps ownLines ownerOf rewindTarget whole
 //
 // The view: answers for tools, metrics and sources. It reads all rooms and changes nothing;
 // a test keeps it from assigning to their state.

@@ -25,14 +25,14 @@ func (ck *checkpoints) doubt(w *worker, waited Time) string {
 		return ""
 	}
 	var silent []string
-	for _, x := range ck.group.workers {
+	for _, x := range ck.group.processes() {
 		if x == w || !ck.trains(x) {
 			continue
 		}
-		if x.spokenFor() && (x.agent == w.agent || x.agent.lastHeard > ck.now-waited) {
+		if ck.group.heardOf(x, w, ck.now-waited) {
 			return ""
 		}
-		silent = append(silent, fmt.Sprintf("rank %d (agent %q)", x.rank.no, x.agent.name))
+		silent = append(silent, fmt.Sprintf("rank %d (agent %q)", x.rank.no, x.agentName()))
 	}
 	slices.Sort(silent)
 	if n := len(silent); n > maxNamed {
@@ -41,14 +41,25 @@ func (ck *checkpoints) doubt(w *worker, waited Time) string {
 	return strings.Join(silent, ", ")
 }
 
-func (ck *checkpoints) reportDoubt(w *worker, silent string) {
-	ck.ledger.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agent.name, Reason: "whether they still train the model is not known yet: " + silent})
+// undecided says why it is too early to decide a restore that w has waited for so long; empty:
+// it is not.
+func (ck *checkpoints) undecided(w *worker, waited Time) string {
+	if ck.model.byStep {
+		return ""
+	}
+	silent := ck.doubt(w, waited)
+	if silent == "" {
+		return ""
+	}
+	if waited == 0 {
+		ck.reportDoubt(w, silent)
+	}
+	return fmt.Sprintf("it is not known yet whether others still train this shared model: %s. A process that died with the job counts as one of them until it is given up, after %d s at most (twice the session's TTL)",
+		silent, (ck.doubtfulFor()+Second-1)/Second)
 }
 
-// spokenFor: x's agent is there, and has not said that x is gone. An agent hears of
-// the end of a trainer before it hears of the next one.
-func (x *worker) spokenFor() bool {
-	return x.session() != 0 && x.state == running && !x.unconfirmed
+func (ck *checkpoints) reportDoubt(w *worker, silent string) {
+	ck.ledger.report(Report{Kind: ReportRestoreWaits, Rank: w.rank.no, Agent: w.agentName(), Reason: "whether they still train the model is not known yet: " + silent})
 }
 
 // starter is a process that joined with resume=start and has begun nothing yet.
@@ -93,7 +104,7 @@ func (ck *checkpoints) begins(s *starter) bool {
 	}
 	past, r := ck.past(s.w.rank), s.w.rank
 	past.way = noWay
-	if !ck.othersTrain(s.w) && !ck.kind.moved(r) {
+	if !ck.othersTrain(s.w) && r.lastStep() <= ck.restored {
 		ck.choose(r, &target{})
 		past.way = wentBack
 	}

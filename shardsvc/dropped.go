@@ -21,10 +21,10 @@ type drop struct {
 	loose bool // no bound cut has it: it is not in pass.base
 }
 
-// dropRest settles everything of d that is pending or not planned, as dropped at a step.
-// Nothing of it may be leased.
-func (lg *ledger) dropRest(d *dataset, step int64) (units int64) {
-	for _, p := range d.parts {
+// dropRest settles everything of a dataset that is pending or not planned, as dropped at a
+// step. Nothing of it may be leased.
+func (lg *ledger) dropRest(id DatasetID, step int64) (units int64) {
+	for _, p := range lg.dataset(id).parts {
 		if !p.Complete {
 			continue
 		}
@@ -44,10 +44,10 @@ func (lg *ledger) dropRest(d *dataset, step int64) (units int64) {
 	return units
 }
 
-// lastStepIn is the highest step of the acks of d that no bound cut has; step: if there is
-// none. A lease that holds no record may be acked at step 0.
-func (lg *ledger) lastStepIn(d *dataset, step int64) (last int64) {
-	for _, p := range d.parts {
+// lastStepIn is the highest step of the acks of a dataset that no bound cut has; step: if there
+// is none. A lease that holds no record may be acked at step 0.
+func (lg *ledger) lastStepIn(id DatasetID, step int64) (last int64) {
+	for _, p := range lg.dataset(id).parts {
 		for _, ps := range p.passes {
 			for i := range ps.acks {
 				last = max(last, ps.acks[i].step)

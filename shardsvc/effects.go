@@ -284,3 +284,22 @@ const (
 	FailedAlone           // and one with nothing else in hand
 	Convicted             // and another one: it is to be excluded
 )
+
+// comesAgain counts what was acked and is pending again.
+type comesAgain struct {
+	units     int64
+	cut.Tally // its times are not kept
+}
+
+func (a *comesAgain) add(b comesAgain) {
+	a.units += b.units
+	a.Tally.Add(b.Tally)
+}
+
+// reply is a as a Reply carries it; nil: nothing comes again.
+func (a comesAgain) reply() *cut.Tally {
+	if a.units == 0 {
+		return nil
+	}
+	return &a.Tally
+}

@@ -355,3 +355,22 @@ func (*LettersWritten) event()   {}
 func (*Lost) event()             {}
 func (*Tick) event()             {}
 func (*Message) event()          {}
+
+// Trim says that the source has deleted all records of a partition before a segment, and
+// that the table of segments need not list them one by one any more. The core trims only
+// what is settled and lies below the retain mark (trimmable), so an early Trim does no
+// harm.
+//
+// A run of trimmed segments becomes one. It keeps the number, the name and the end of the
+// last of them, begins as far before it as the others had records, and has no locator.
+// Example: segments 4, 5 and 6 of 10 records each become segment 6, [-20, 10). So every
+// position that is named anywhere keeps its meaning, and no segment gets another number.
+//
+// A segment that is named one by one stays in the table and loses only its locator: by the
+// position of a kept cut, by an excluded or a dropped range, or by a try.
+type Trim struct {
+	Partition PartitionNo
+	Before    int64 // segment
+}
+
+func (*Trim) event() {}

@@ -13,13 +13,15 @@ func (c *Core) Prove(fx *Effects) {
 func (c *Core) Flush(fx *Effects) {
 	if c.jobDirty {
 		c.jobDirty = false
-		v := jobValue{c.cfg.Job, c.cfg.Model, c.epoch, c.term, c.generation, c.worldSize, c.genEnded, c.nextDS, c.nextPart,
-			c.cutOrder, c.phase, c.choice, c.restored}
+		v := jobValue{job: c.cfg.Job, model: c.cfg.Model, epoch: c.epoch, term: c.term, generation: c.generation, generationEnded: c.genEnded}
+		c.ledger.addTo(&v)
+		c.group.addTo(&v)
+		c.checkpoints.addTo(&v)
 		fx.put(Set, func(b []byte) []byte { return append(b, keyJob) }, v.append)
 	}
 	c.ledger.flush(fx)
 	for _, a := range c.takeDirtyRanks() {
-		c.putRank(fx, a.no)
+		c.putRank(fx, a)
 	}
 	c.group.flush(fx)
 }

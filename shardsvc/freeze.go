@@ -12,13 +12,13 @@ const memoryKept = 64
 // freeze makes the cut that q waits for. If another rank of the generation has made the
 // cut of that step, q shares it.
 func (ck *checkpoints) freeze(q *ask) {
-	if s := ck.kind.sameStep(&q.cut); s != nil {
+	if s := ck.sameStep(&q.cut); s != nil {
 		ck.answerCut(q.w, q.call, s)
 		return
 	}
 	r := q.w.rank
-	k := &keptCut{id: q.cut.Cut, state: CutFrozen, epoch: ck.epoch, generation: ck.generation, incarnation: r.incarnation,
-		rank: ck.kind.owner(r), step: q.cut.Step, path: q.cut.Path}
+	k := &keptCut{id: q.cut.Cut, state: CutFrozen, epoch: ck.epoch, generation: ck.generation, incarnation: r.newestIncarnation(),
+		rank: ck.ownerOf(r), step: q.cut.Step, path: q.cut.Path}
 	if q.cut.Carried {
 		k.state = CutCarried
 	} else if q.cut.Memory {
@@ -27,7 +27,7 @@ func (ck *checkpoints) freeze(q *ask) {
 	ck.closeStep(r, k.step)
 	body := ck.ledger.members(r.account, k.step, ck.ownLines(r))
 	body.ID, body.Epoch, body.Generation, body.Rank, body.Step = cut.ID(k.id), k.epoch, k.generation, cut.Rank(k.rank), k.step
-	body.WorldSize, body.Exact = max(ck.group.worldSize, 1), ck.kind.byStep() || q.cut.Exact
+	body.WorldSize, body.Exact = max(ck.group.world(), 1), ck.model.byStep || q.cut.Exact
 	ck.addCut(k, body)
 	ck.reportCut(ReportCutFrozen, k, "")
 	ck.answerCut(q.w, q.call, k)
@@ -45,11 +45,11 @@ func (ck *checkpoints) freeze(q *ask) {
 // closeStep closes the step for ranks that counted as having reported it because they were
 // told END. If such a rank is given rows again, it cannot ack with that step.
 func (ck *checkpoints) closeStep(r *rank, step int64) {
-	if !ck.kind.byStep() {
+	if !ck.model.byStep {
 		return
 	}
-	for _, x := range ck.group.ranks {
-		if ck.kind.owner(x) == ck.kind.owner(r) && x.generation == ck.generation {
+	for _, x := range ck.group.everyRank() {
+		if ck.ownerOf(x) == ck.ownerOf(r) && x.joinedIn() == ck.generation {
 			ck.ledger.closeStep(x.account, step)
 		}
 	}

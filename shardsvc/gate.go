@@ -10,7 +10,7 @@ import (
 
 // standingOf says whether w is kept from all rows now.
 func (ck *checkpoints) standingOf(h *holder) standing {
-	w := h.of.(*worker)
+	w := h.process().(*worker)
 	switch {
 	case ck.gated(w):
 		return standing{mustRestore, ck.gate(w)}
@@ -22,14 +22,14 @@ func (ck *checkpoints) standingOf(h *holder) standing {
 
 // gated says whether w is given rows only after a restore.
 func (ck *checkpoints) gated(w *worker) bool {
-	return ck.phase == restoreOpen || ck.phase == restoreWaits || ck.kind.gated(w)
+	return ck.phase == restoreOpen || ck.phase == restoreWaits || !ck.model.inStep && ck.past(w.rank).way == mustGoBack
 }
 
 // gate says what a gated worker waits for.
 func (ck *checkpoints) gate(w *worker) string {
 	switch {
 	case ck.phase == restoreWaits && ck.past(w.rank).way == wentBack:
-		return fmt.Sprintf("it waits until all %d ranks have joined and restored. Ranks that are started by hand restart together: end those that still run, then start all", ck.group.worldSize)
+		return fmt.Sprintf("it waits until all %d ranks have joined and restored. Ranks that are started by hand restart together: end those that still run, then start all", ck.group.world())
 	case ck.phase == restoreWaits:
 		return "the other ranks restore: call restore or load_state_dict too, or say resume=start"
 	case ck.starts(w):

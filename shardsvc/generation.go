@@ -11,8 +11,12 @@ func (gr *group) setWorldSize(ranks uint32) { gr.worldSize, gr.jobDirty = ranks,
 // setTopStep says that the generation goes on from step.
 func (gr *group) setTopStep(step int64) { gr.topStep = step }
 
-// replace has the older process of r ended. Its rows wait until it is known to be gone.
+// replace has the older process of r ended, if it may run. Its rows wait until it is known to
+// be gone.
 func (gr *group) replace(r *rank) {
+	if r.process != present {
+		return
+	}
 	if old := r.worker(); old != nil {
 		r.older++
 		gr.endWorker(old, fmt.Sprintf("another process came for rank %d", r.no))
@@ -54,7 +58,7 @@ func (gr *group) endsGeneration(reason string, over bool) {
 	gr.genEnded = true
 	gr.jobDirty = true
 	gr.ledger.report(Report{Kind: ReportGenerationEnded, Units: int64(gr.generation), Reason: reason, Over: over})
-	gr.kind.generationEnded(reason)
+	gr.above.generationEnded(reason)
 	for len(gr.workers) > 0 {
 		w := gr.workers[len(gr.workers)-1]
 		gr.fence(w, reason)

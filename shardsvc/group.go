@@ -7,6 +7,7 @@ import "slices"
 type group struct {
 	*turn
 	ledger *ledger
+	above  aboveGroup
 	kind   groupKind
 
 	began     Time   // this term, on the shell's clock
@@ -32,8 +33,31 @@ func (gr *group) init(t *turn, lg *ledger) {
 	*gr = group{turn: t, ledger: lg, byName: map[string]*agent{}, sessions: map[Session]*agent{}, byRank: map[uint32]*rank{}}
 }
 
-// setKind sets the job's model kind.
-func (gr *group) setKind(k groupKind) { gr.kind = k }
+// standUnder says which room stands above the group, and what kind the job's model is.
+func (gr *group) standUnder(a aboveGroup, k groupKind) { gr.above, gr.kind = a, k }
+
+// processes are the trainer processes in order of arrival. The caller changes nothing.
+func (gr *group) processes() []*worker { return gr.workers }
+
+// everyRank gives the ranks that are known, in order of arrival. The caller changes nothing.
+func (gr *group) everyRank() []*rank { return gr.ranks }
+
+// member is a rank that has joined the generation; nil: it has not.
+func (gr *group) member(no uint32) *rank {
+	if r := gr.byRank[no]; r != nil && r.generation == gr.generation {
+		return r
+	}
+	return nil
+}
+
+// world is how many ranks the generation has.
+func (gr *group) world() uint32 { return gr.worldSize }
+
+// highestStep is the highest one that was reported in the generation.
+func (gr *group) highestStep() int64 { return gr.topStep }
+
+// begunAnew says whether nobody of the generation before was left when this one came.
+func (gr *group) begunAnew() bool { return gr.over }
 
 // load makes the group of what was stored.
 func (gr *group) load(l *loading) {
@@ -50,7 +74,7 @@ func (gr *group) load(l *loading) {
 			r.process = present
 		}
 		if r.generation == gr.generation {
-			gr.topStep = max(gr.topStep, r.step)
+			gr.topStep = max(gr.topStep, r.lastStep())
 		}
 	}
 	for _, s := range l.agents {
@@ -58,6 +82,9 @@ func (gr *group) load(l *loading) {
 		a.superseded, a.known = s.val.superseded, true
 	}
 }
+
+// addTo adds what is stored of the group to the job.
+func (gr *group) addTo(v *jobValue) { v.worldSize = gr.worldSize }
 
 // start says whether a new term waits for agents or processes.
 func (gr *group) start() (waits bool) {

@@ -6,15 +6,6 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// speaker is an agent as the ledger sees it. It speaks for the processes of its node.
-type speaker struct {
-	name    string
-	session Session // 0: lost
-}
-
-// open has the agent speak over a session; 0: over none.
-func (s *speaker) open(session Session) { s.session = session }
-
 // holder is a process that may hold leases. The group makes it, changes its state and
 // takes it out. Its leases and requests belong to the ledger.
 type holder struct {
@@ -52,6 +43,12 @@ const (
 	fenced               // it is gone or out of the group: late acks are refused
 )
 
+func (w *holder) isRunning() bool { return w.state == running }
+
+func (w *holder) isEnding() bool { return w.state == ending }
+
+func (w *holder) isDetached() bool { return w.state == detached }
+
 // gone says whether w has been taken out.
 func (w *holder) gone() bool { return w.state >= left }
 
@@ -70,12 +67,24 @@ func (w *holder) rate(ds DatasetID, in input) int64 {
 	return 0
 }
 
+// process is what admit was told it is.
+func (w *holder) process() any { return w.of }
+
+// calledBy is the number by which its agent calls w.
+func (w *holder) calledBy() uint32 { return w.number }
+
 // session is the session over which w can be reached; 0: none.
 func (w *holder) session() Session {
 	if w.state >= detached {
 		return 0
 	}
 	return w.speaker.session
+}
+
+// replyTo sends a reply to w.
+func (lg *ledger) replyTo(w *holder, r Reply) {
+	r.To, r.Worker = w.session(), w.number
+	lg.reply(r)
 }
 
 // mayAsk says whether w can be asked to give back a part of its leases.
@@ -92,6 +101,12 @@ func (w *holder) busy() bool {
 	return false
 }
 
+// holds says whether w has leases.
+func (w *holder) holds() bool { return w.leases != nil }
+
+// hasAcked says whether w has settled anything.
+func (w *holder) hasAcked() bool { return w.units > 0 }
+
 // account is what the ledger knows of a rank, whichever process has it.
 type account struct {
 	no     uint32
@@ -102,6 +117,23 @@ type account struct {
 	dirty  bool
 }
 
+// newestProcess is its newest process, as the group knows it; nil: it is gone.
+func (a *account) newestProcess() any {
+	if a.newest == nil {
+		return nil
+	}
+	return a.newest.of
+}
+
+// lastStep is the last one that it has reported.
+func (a *account) lastStep() int64 { return a.step }
+
+// toldEnd says whether it was told END, and has asked for nothing since.
+func (a *account) toldEnd() bool { return a.ended }
+
+// hasReported says whether it has reported a step, or was told END and reports none any more.
+func (a *account) hasReported(step int64) bool { return a.ended || a.step >= step }
+
 // account of rank no.
 func (lg *ledger) account(no uint32) *account {
 	a := lg.accounts[no]
@@ -110,6 +142,12 @@ func (lg *ledger) account(no uint32) *account {
 		lg.accounts[no] = a
 	}
 	return a
+}
+
+// newHolder makes a process that may hold leases once it is admitted. s speaks for it under a
+// number.
+func newHolder(s *speaker, a *account, number uint32) holder {
+	return holder{speaker: s, account: a, number: number}
 }
 
 // admit lets a process hold leases. of is the group's name for it.

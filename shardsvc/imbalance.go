@@ -17,7 +17,7 @@ type Imbalance struct {
 // Imbalance of a dataset that is read without rounds; nil: there is none.
 func (gr *group) Imbalance(id DatasetID) *Imbalance {
 	d := gr.ledger.dataset(id)
-	if d == nil || d.state != giving || gr.cfg.Model != Replicated && d.incomplete > 0 {
+	if d == nil || d.state != giving || !gr.model.inStep && d.incomplete > 0 {
 		return nil
 	}
 	for _, s := range gr.series {

@@ -30,7 +30,7 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 		v := &s.val
 		k := &keptCut{id: s.key.cut, order: v.order, state: v.state, epoch: v.epoch, generation: v.generation,
 			incarnation: v.incarnation, rank: v.rank, step: v.step, path: v.path, body: v.body}
-		if k.order > ck.cutOrder || !ck.kind.owns(k.rank) {
+		if k.order > ck.cutOrder || !ck.owns(k.rank) {
 			return fmt.Errorf("stored %s: its number %d is not one of %d, or it is of another model kind", s.key, k.order, ck.cutOrder)
 		}
 		if k.state != CutVoided {
@@ -65,9 +65,12 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 			return err
 		}
 	}
-	ck.kind.unbound()
+	ck.remark()
 	return nil
 }
+
+// owns says whether the job has cuts of that owner.
+func (ck *checkpoints) owns(owner int64) bool { return ck.model.perRank == (owner != cut.Group) }
 
 // kept finds a cut.
 func (ck *checkpoints) kept(id uint64) *keptCut {
@@ -139,7 +142,7 @@ func (ck *checkpoints) forgetCut(k *keptCut, reason string) {
 	}
 	ck.deleteCut(k)
 	if was == CutBound {
-		ck.kind.unbound()
+		ck.remark()
 	}
 }
 
@@ -171,7 +174,7 @@ func (ck *checkpoints) reportCut(kind ReportKind, k *keptCut, reason string) {
 // of freezing decides. Example: in one generation, the cut of step 140 is after that of
 // step 130, even if step 130 was frozen later.
 func (ck *checkpoints) after(k, x *keptCut) bool {
-	if k.step != x.step && ck.kind.sameLife(k, x) {
+	if k.step != x.step && ck.model.byStep && k.rank == x.rank && k.generation == x.generation && (!ck.model.perRank || k.incarnation == x.incarnation) {
 		return k.step > x.step
 	}
 	return k.order > x.order

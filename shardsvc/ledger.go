@@ -42,8 +42,7 @@ type aboveLedger interface {
 }
 
 func (lg *ledger) init(t *turn) {
-	kind := t.cfg.Model
-	*lg = ledger{turn: t, folds: kind != Replicated && kind != Private, perRank: kind == Private,
+	*lg = ledger{turn: t, folds: !t.model.byStep, perRank: t.model.perRank,
 		nextDS: 1, nextPart: 1, leases: newLeaseTable(), accounts: map[uint32]*account{}}
 }
 
@@ -66,6 +65,30 @@ func (lg *ledger) dataset(id DatasetID) *dataset {
 		return lg.datasets[id]
 	}
 	return nil
+}
+
+// called is how a reason names a dataset.
+func (lg *ledger) called(id DatasetID) string {
+	if d := lg.dataset(id); d != nil {
+		return fmt.Sprintf("dataset %q", d.name)
+	}
+	return fmt.Sprintf("dataset %d", id)
+}
+
+// virtualRanks is how many a dataset has; 0: it is not bit_exact, or not there.
+func (lg *ledger) virtualRanks(id DatasetID) uint32 {
+	if d := lg.dataset(id); d != nil {
+		return d.opt.VirtualRanks
+	}
+	return 0
+}
+
+// leasesOf counts the leases of a dataset, if it is there.
+func (lg *ledger) leasesOf(id DatasetID) (leases int, known bool) {
+	if d := lg.dataset(id); d != nil {
+		return d.leases, true
+	}
+	return 0, false
 }
 
 func (lg *ledger) partition(no PartitionNo) *partition {

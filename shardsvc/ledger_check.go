@@ -7,6 +7,41 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
+// checkLedger checks the counts of datasets, and that leases, holders and tokens agree.
+func (lg *ledger) checkLedger() error {
+	for _, d := range lg.datasets {
+		if d == nil {
+			continue
+		}
+		if err := lg.checkDataset(d); err != nil {
+			return fmt.Errorf("dataset %d %q: %w", d.id, d.name, err)
+		}
+	}
+	for _, w := range lg.holders {
+		n := 0
+		for l := w.leases; l != nil; l = l.wnext {
+			n++
+			if l.w != w || lg.leases.slots[l.slot].l != l {
+				return fmt.Errorf("rank %d lists a lease that is not its own or closed", w.account.no)
+			}
+		}
+		if n != w.leaseCount || w.gone() {
+			return fmt.Errorf("rank %d: %d leases, counted %d, gone %v", w.account.no, n, w.leaseCount, w.gone())
+		}
+	}
+	for i := range lg.leases.slots {
+		if l := lg.leases.slots[i].l; l != nil && lg.find(l.token) != &lg.leases.slots[i] {
+			return fmt.Errorf("token %v does not find its lease", l.token)
+		}
+	}
+	for k, at := range lg.leases.older {
+		if s := &lg.leases.slots[at]; k.Term >= lg.term || s.token != k || s.l == nil && s.w == nil {
+			return fmt.Errorf("token %v of an older term names slot %d, which has %v", k, at, s.token)
+		}
+	}
+	return nil
+}
+
 func (lg *ledger) checkDataset(d *dataset) error {
 	var total, planned, pending int64
 	var incomplete, undrained, unsettled, leases int

@@ -40,6 +40,9 @@ func (lg *ledger) load(l *loading) error {
 	return nil
 }
 
+// addTo adds what is stored of the ledger to the job.
+func (lg *ledger) addTo(v *jobValue) { v.nextDataset, v.nextPartition = lg.nextDS, lg.nextPart }
+
 // start derives what follows from the loaded state.
 func (lg *ledger) start() {
 	for _, p := range lg.parts {

@@ -81,7 +81,7 @@ func (c *Core) loadJob(l *loading) error {
 			return fmt.Errorf("the state has no job record: it is damaged or of something else; use another state folder")
 		}
 		c.epoch = 1
-		if c.cfg.Model == Replicated {
+		if c.model.inStep {
 			c.epoch = 0 // the first generation begins epoch 1
 		} else {
 			c.generation = 1
@@ -92,8 +92,7 @@ func (c *Core) loadJob(l *loading) error {
 	if v.job != c.cfg.Job && c.cfg.Job != "" {
 		return fmt.Errorf("it holds job %q, whose model is %s, and not job %q; give it another folder with --state DIR, or go on with --job %s", v.job, v.model, c.cfg.Job, v.job)
 	}
-	folds := v.model != Replicated && v.model != Private
-	if v.model != c.cfg.Model && !(folds && c.folds) {
+	if v.model != c.cfg.Model && (modelOf(v.model).byStep || c.model.byStep) {
 		return fmt.Errorf("it holds job %q, whose model is %s, not %s, and a job keeps its model; go on with --model %s, or begin another job with --job NEW or --state DIR", v.job, v.model, c.cfg.Model, v.model)
 	}
 	c.cfg.Job = v.job
@@ -116,14 +115,7 @@ func (c *Core) start() {
 	c.jobDirty = true
 	waits := c.group.start()
 	c.ledger.start()
-	for _, r := range c.ranks {
-		if c.past(r).lost {
-			c.rankGone(r)
-		}
-	}
-	if c.phase == restoreOpen || c.phase == restoreWaits {
-		c.watchRestore()
-	}
+	c.checkpoints.start()
 	if waits {
 		c.recovering = true
 		c.timers.push(timer{at: c.now + c.cfg.LostAfter, kind: timerRecovery})

@@ -64,14 +64,31 @@ func (ck *checkpoints) loadPasts(l *loading) {
 	}
 }
 
+// addTo adds what is stored of the way back of the job.
+func (ck *checkpoints) addTo(v *jobValue) {
+	v.cuts, v.phase, v.choice, v.restored = ck.cutOrder, ck.phase, ck.choice, ck.restored
+}
+
+// start goes on with what the term before had begun.
+func (ck *checkpoints) start() {
+	for _, r := range ck.group.everyRank() {
+		if ck.past(r).lost {
+			ck.rankGone(r)
+		}
+	}
+	if ck.phase == restoreOpen || ck.phase == restoreWaits {
+		ck.watchRestore()
+	}
+}
+
 // putRank encodes all that is known of a rank.
-func (ck *checkpoints) putRank(fx *Effects, no uint32) {
-	r := ck.group.rankOf(no)
+func (ck *checkpoints) putRank(fx *Effects, a *account) {
+	r := ck.group.rankOf(a.no)
 	past := ck.past(r)
-	v := rankValue{incarnation: r.incarnation, generation: r.generation, step: r.step, attached: r.process == present, fenced: r.process == givenUp, others: r.others(),
-		ended: r.ended, must: past.way == mustGoBack, called: past.way == wentBack, lost: past.lost, choice: past.choice}
+	v := r.value()
+	v.must, v.called, v.lost, v.choice = past.way == mustGoBack, past.way == wentBack, past.lost, past.choice
 	if past.base != nil {
 		v.base = past.base.id
 	}
-	fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyRank, no) }, v.append)
+	fx.put(Set, func(b []byte) []byte { return appendNumbers(b, keyRank, a.no) }, v.append)
 }

@@ -43,7 +43,7 @@ func (ck *checkpoints) pauseYields(w *worker, call uint64, k *CutPause) {
 		return
 	}
 	if reason := ck.badPause(w, k); reason != "" {
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, 0, reason)
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, 0, reason)
 		return
 	}
 	h := &yieldPause{cut: k.Cut, w: w, call: call, at: ck.now + pauseDeadline}
@@ -52,7 +52,7 @@ func (ck *checkpoints) pauseYields(w *worker, call uint64, k *CutPause) {
 	}
 	ck.pause, ck.pauseDue = h, true
 	ck.timers.push(timer{at: h.at, kind: timerPause})
-	for _, x := range ck.group.workers {
+	for _, x := range ck.group.processes() {
 		ck.tellPause(x, true, ck.pauseReason())
 	}
 }
@@ -63,7 +63,7 @@ func (ck *checkpoints) badPause(w *worker, k *CutPause) string {
 		return reason
 	}
 	switch h := ck.pause; {
-	case ck.kind.byStep():
+	case ck.model.byStep:
 		return fmt.Sprintf("the model is %s: its cuts are exact, so no pause is needed", ck.cfg.Model)
 	case k.Cut == 0:
 		return "a pause needs the id of the cut to come"
@@ -80,28 +80,24 @@ func (ck *checkpoints) badPause(w *worker, k *CutPause) string {
 func (ck *checkpoints) pauseReason() string { return fmt.Sprintf("rank %d saves", ck.pause.w.rank.no) }
 
 func (ck *checkpoints) tellPause(w *worker, on bool, reason string) {
-	ck.reply(Reply{To: w.session(), Kind: ReplyPause, Worker: w.number, Refused: !on, Reason: reason, Cut: &CutAnswer{Cut: ck.pause.cut}})
+	ck.group.tell(w, Reply{Kind: ReplyPause, Refused: !on, Reason: reason, Cut: &CutAnswer{Cut: ck.pause.cut}})
 }
 
 // answerPause answers the saver, once.
 func (ck *checkpoints) answerPause(code CutCode, reason string) {
 	h := ck.pause
-	ck.answer(h.w.session(), h.w.number, h.call, CutAnswer{Code: code, Cut: h.cut}, 0, reason)
+	ck.answer(h.w, h.call, CutAnswer{Code: code, Cut: h.cut}, 0, reason)
 	h.call = 0
 }
 
 // yieldsPaused: a worker yields nothing, and all that it yielded is acked.
 func (ck *checkpoints) yieldsPaused(a *agent, k *YieldsPaused) {
-	h, w := ck.pause, a.byNumber[k.Worker]
+	h, w := ck.pause, a.process(k.Worker)
 	if h == nil || w == nil || h.cut != k.Cut {
 		return // for a pause that has ended
 	}
 	if k.Untracked != 0 {
-		name := fmt.Sprintf("dataset %d", k.Untracked)
-		if d := ck.ledger.dataset(k.Untracked); d != nil {
-			name = fmt.Sprintf("dataset %q", d.name)
-		}
-		ck.endPause(CutRefused, fmt.Sprintf("rank %d reads %s without steps (track=False): it cannot be known when its records are in the model", w.rank.no, name))
+		ck.endPause(CutRefused, fmt.Sprintf("rank %d reads %s without steps (track=False): it cannot be known when its records are in the model", w.rank.no, ck.ledger.called(k.Untracked)))
 		return
 	}
 	ck.setYieldsPaused(w, h.cut)
@@ -134,9 +130,16 @@ func (ck *checkpoints) acked(w *holder) {
 	}
 }
 
-// droppedInPause: the pause no longer waits for a worker that is gone. If that is
+// ending implements aboveGroup: the pause of a saver that is ended ends.
+func (ck *checkpoints) ending(w *worker, reason string) {
+	if ck.pause != nil && ck.pause.w == w {
+		ck.endPause(CutFenced, reason)
+	}
+}
+
+// dropped implements aboveGroup. The pause no longer waits for a worker that is gone. If that is
 // the saver, the pause ends.
-func (ck *checkpoints) droppedInPause(w *worker) {
+func (ck *checkpoints) dropped(w *worker) {
 	delete(ck.procs, w)
 	if h := ck.pause; h == nil {
 		return
@@ -161,7 +164,7 @@ func (ck *checkpoints) checkPaused() {
 		return
 	}
 	ck.pauseDue = false
-	for _, w := range ck.group.workers {
+	for _, w := range ck.group.processes() {
 		if ck.at(w).paused != h.cut {
 			return
 		}
@@ -187,7 +190,7 @@ func (ck *checkpoints) notPaused(w *worker, cut uint64) string {
 func (ck *checkpoints) endPause(code CutCode, why string) {
 	h := ck.pause
 	ck.answerPause(code, why)
-	for _, w := range ck.group.workers {
+	for _, w := range ck.group.processes() {
 		if ck.at(w).paused != 0 {
 			ck.ledger.moves(&w.holder) // it was told to make no progress
 		}
@@ -219,14 +222,14 @@ func (ck *checkpoints) whoYields() string {
 		return "a new master waits for its agents"
 	}
 	var all []string
-	for _, w := range ck.group.workers {
+	for _, w := range ck.group.processes() {
 		switch {
 		case ck.at(w).paused == ck.pause.cut:
 			continue
 		case len(all) == maxNamed:
 			return strings.Join(all, "; ") + "; and more"
 		case w.session() == 0:
-			all = append(all, fmt.Sprintf("rank %d: its agent (%q) is silent", w.rank.no, w.agent.name))
+			all = append(all, fmt.Sprintf("rank %d: its agent (%q) is silent", w.rank.no, w.agentName()))
 		default:
 			all = append(all, fmt.Sprintf("rank %d has not stepped all that it was given", w.rank.no))
 		}
@@ -237,16 +240,16 @@ func (ck *checkpoints) whoYields() string {
 // checkPause checks the invariants of a pause.
 func (ck *checkpoints) checkPause() error {
 	h := ck.pause
-	if h != nil && (h.w.gone() || ck.kind.byStep() || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
+	if h != nil && (h.w.gone() || ck.model.byStep || h.complete && (h.call != 0 || ck.recovering) || ck.kept(h.cut) != nil) {
 		return fmt.Errorf("yields are paused for cut %016x, but its saver is gone, or it was answered before it was complete, or it is frozen", h.cut)
 	}
-	for _, w := range ck.group.workers {
+	for _, w := range ck.group.processes() {
 		switch {
 		case h == nil && (ck.at(w).paused != 0 || ck.at(w).barred):
 			return fmt.Errorf("rank %d is paused, and no pause is on", w.rank.no)
 		case h != nil && h.complete && ck.at(w).paused != h.cut:
 			return fmt.Errorf("the pause for cut %016x is complete, and rank %d has not said that it yields nothing", h.cut, w.rank.no)
-		case ck.at(w).barred && w.leases != nil:
+		case ck.at(w).barred && w.holds():
 			return fmt.Errorf("rank %d joined while yields were paused, and was granted something", w.rank.no)
 		}
 	}

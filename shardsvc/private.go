@@ -8,7 +8,7 @@ import (
 
 // private: each rank has its own model, steps and checkpoints. When the process of a rank
 // is gone, the records that it acked above its newest cut come again.
-type private struct{ anyKind }
+type private struct{ *checkpoints }
 
 // enter drops an older process of the rank, and its model with it. The new process goes
 // back to a cut of the rank, or begins with nothing.
@@ -41,27 +41,18 @@ func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (agai
 	return again, true
 }
 
-func (ck private) lost(w *worker, newest bool, _ string) {
-	if newest {
-		ck.rankGone(w.rank)
-	}
+func (ck private) entered(w *worker, _ *Join, first bool) (again comesAgain) {
+	ck.begin(w, first)
+	return again
 }
 
-func (ck private) unheard(gone []*rank) {
-	for _, r := range gone {
-		ck.rankGone(r)
-	}
-}
+func (ck private) lost(r *rank, _ string) { ck.rankGone(r) }
 
-func (ck private) complete(q *ask) bool { return q.w.rank.reported(q.cut.Step) }
+func (ck private) complete(q *ask) bool { return q.w.rank.hasReported(q.cut.Step) }
 
 func (ck private) missing(q *ask) string {
-	return fmt.Sprintf("rank %d has reported step %d, not %d", q.w.rank.no, q.w.rank.step, q.cut.Step)
+	return fmt.Sprintf("rank %d has reported step %d, not %d", q.w.rank.no, q.w.rank.lastStep(), q.cut.Step)
 }
-
-func (ck private) owner(r *rank) int64 { return int64(r.no) }
-
-func (ck private) owns(owner int64) bool { return owner != cut.Group }
 
 // bound: from now on the rank's model began with k. Acks that are not in k are kept for
 // the rank's next cut.
@@ -71,43 +62,26 @@ func (ck private) bound(k *keptCut) {
 		return
 	}
 	ck.setBase(r, k)
-	ck.ledger.foldCut(ck.linesOf(k), ck.inCut(k))
+	ck.ledger.foldCut(ck.linesOf(k), k.rank, k.generation, k.step)
 }
 
-// witness: an empty master must grant nobody the records of another rank's cut before that
-// rank has come.
-func (ck private) witness(r *rank, k *RestoreCall) *cut.Cut {
-	if k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
+// witness is a cut of another rank that a rank offers because it has none of its own; nil: it
+// offers none. An empty master must grant nobody the records of that cut before its rank has
+// come.
+func (ck *checkpoints) witness(r *rank, k *RestoreCall) *cut.Cut {
+	if !ck.model.perRank || k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
 		return nil
 	}
 	return k.Cut
 }
 
-func (ck private) free(r *rank, body *cut.Cut, all []fitted) error {
-	if r == nil || body.Rank != cut.Rank(r.no) {
-		return fmt.Errorf("the checkpoint (cut %v) is that of rank %d", body.ID, body.Rank)
-	}
-	return ck.ledger.taken(r.account, ck.ownLines(r), all)
-}
-
-func (ck private) choice(r *rank) (uint64, int64) { return ck.past(r).choice, 0 }
-
-func (ck private) foreign(k *keptCut, r *rank) bool {
-	return k.rank != int64(r.no) || k.incarnation != r.incarnation
-}
-
-func (ck private) sameLife(k, x *keptCut) bool {
-	return k.rank == x.rank && k.generation == x.generation && k.incarnation == x.incarnation
-}
-
-func (ck private) moved(r *rank) bool { return ck.past(r).way != mustGoBack && r.step > 0 }
-
-func (ck private) answered(w *worker, call uint64, _ *RestoreCall) bool {
-	if ck.past(w.rank).way != wentBack {
-		return false
+func (ck private) answered(w *worker, call uint64, _ *RestoreCall) (done, moved bool) {
+	r := w.rank
+	if way := ck.past(r).way; way != wentBack {
+		return false, way != mustGoBack && r.lastStep() > 0
 	}
 	ck.answerChoice(w, call, comesAgain{})
-	return true
+	return true, false
 }
 
 func (ck private) chosen(r *rank, t *target, k *keptCut, _ bool) (again comesAgain) {

@@ -66,11 +66,11 @@ func (ck *checkpoints) BoundMarks(id DatasetID) []MarkInfo {
 // boundLow gives the bound mark of any pass of a dataset, folded ones too.
 func (ck *checkpoints) boundLow(id DatasetID) func(*pass) int64 {
 	d := ck.ledger.dataset(id)
-	if d != nil && ck.kind.byStep() && ck.onMemory() {
+	if d != nil && ck.model.byStep && ck.onMemory() {
 		l := ck.onStorage()
 		return func(ps *pass) int64 { return min(ps.marks().bound, l.of(ps.p, ps.n).Low) }
 	}
-	if d == nil || d.acksBind || ck.kind.byStep() {
+	if d == nil || d.acksBind || ck.model.byStep {
 		return func(ps *pass) int64 {
 			if ps.n < ps.p.folded {
 				return ps.p.LineEnd()
@@ -180,14 +180,14 @@ func (ck *checkpoints) PlanRewind(k *cut.Cut, deleted []Deletion) (plan RewindPl
 	}
 	for _, x := range ck.cuts {
 		newer := k == nil || t.kept != nil && x != t.kept && ck.after(x, t.kept) ||
-			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || ck.kind.overlaps(x, want))
+			t.foreign != nil && (x.epoch > k.Epoch || x.epoch == k.Epoch && x.step > k.Step || ck.overlaps(x, want))
 		if newer && x.state.kept() && (k == nil || x.rank == int64(k.Rank)) {
 			plan.Voided = append(plan.Voided, x.info())
 		}
 	}
 	plan.Gone = ck.ledger.gone(shares, ck.linesOf(t.kept), t.fit, deleted)
 	for _, w := range ck.group.workers {
-		if k == nil || int64(k.Rank) == ck.kind.owner(w.rank) {
+		if k == nil || int64(k.Rank) == ck.ownerOf(w.rank) {
 			plan.Fenced = append(plan.Fenced, w.rank.no)
 		}
 	}
@@ -212,7 +212,7 @@ func (ck *checkpoints) GoneOf(id uint64, deleted []Deletion) Gone {
 // shares are the records that ranks with models of their own have.
 func (ck *checkpoints) shares(ranks []*rank) (all []share) {
 	for _, r := range ranks {
-		if ck.kind.owner(r) != cut.Group {
+		if ck.ownerOf(r) != cut.Group {
 			all = append(all, share{r.account, ck.ownLines(r)})
 		}
 	}

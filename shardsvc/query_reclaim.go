@@ -25,7 +25,7 @@ func (ck *checkpoints) PlanReclaim(e *Reclaim) ReclaimPlan {
 		plan.Kept = k.step
 	}
 	for _, x := range ck.group.workers {
-		if x == w || ck.kind.owner(w.rank) == cut.Group {
+		if x == w || ck.ownerOf(w.rank) == cut.Group {
 			plan.Fenced = append(plan.Fenced, x.rank.no)
 		}
 	}

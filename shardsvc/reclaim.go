@@ -13,7 +13,7 @@ func (gr *group) reclaimRank(e *Reclaim) {
 	gr.fence(w, "an operator took its rows back with `headrace reclaim`. To go on, call headrace.shutdown(), headrace.init() and restore()")
 	gr.fenceRank(w)
 	gr.drop(w, fenced, untouched, "an operator took it back")
-	gr.kind.lost(w, true, "an operator took its rows back")
+	gr.lostRank(w.rank, "an operator took its rows back")
 }
 
 // reclaimable finds the process whose rows are taken back, or says why they are not.
@@ -29,5 +29,9 @@ func (gr *group) reclaimable(e *Reclaim) (w *worker, reason string) {
 	if e.Incarnation != 0 && e.Incarnation != w.incarnation {
 		return nil, fmt.Sprintf("another process has rank %d by now: look again with --dry-run", e.Rank)
 	}
-	return w, gr.kind.keepsRows(w)
+	if !gr.model.byStep { // a batch that w has not stepped may be in the model already
+		reason = fmt.Sprintf("rows that rank %d has in hand may be in the shared model already, so they go to others only when its process has ended. "+
+			"End process %d on the node of agent %q, or let it call stream.close()", w.rank.no, w.pid, w.agent.name)
+	}
+	return w, reason
 }

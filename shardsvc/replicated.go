@@ -8,7 +8,7 @@ import (
 
 // replicated: all ranks have the same model and count the same steps. A generation is
 // one start of all of them, and the loss of a member ends it.
-type replicated struct{ anyKind }
+type replicated struct{ *checkpoints }
 
 // enter lets a process into the running generation, or starts one.
 func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (again comesAgain, ok bool) {
@@ -17,8 +17,8 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 	}
 	world := max(j.WorldSize, 1)
 	switch {
-	case !newcomer && (ck.genEnded || r.generation != ck.generation):
-		ck.group.refuseJoin(a, j, fmt.Sprintf("generation %d has ended: start the whole group again", r.generation))
+	case !newcomer && (ck.genEnded || r.joinedIn() != ck.generation):
+		ck.group.refuseJoin(a, j, fmt.Sprintf("generation %d has ended: start the whole group again", r.joinedIn()))
 		return again, false
 	case j.Rank >= world:
 		ck.group.refuseJoin(a, j, fmt.Sprintf("rank %d is not below the world size %d", j.Rank, world))
@@ -27,16 +27,16 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 		return ck.startGeneration(world, j.Resume), true
 	case !newcomer:
 		return again, true
-	case r.generation == ck.generation:
+	case r.joinedIn() == ck.generation:
 		ck.group.giveWay(fmt.Sprintf("another process came for rank %d", r.no))
 		return ck.startGeneration(world, j.Resume), true
-	case world != ck.group.worldSize && ck.group.olderThanAll(at):
-		ck.group.refuseOlder(a, j, fmt.Sprintf("a newer group of %d has joined since this process of a group of %d was started", ck.group.worldSize, world))
+	case world != ck.group.world() && ck.group.olderThanAll(at):
+		ck.group.refuseOlder(a, j, fmt.Sprintf("a newer group of %d has joined since this process of a group of %d was started", ck.group.world(), world))
 		return again, false
-	case world != ck.group.worldSize:
-		ck.group.giveWay(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.worldSize))
+	case world != ck.group.world():
+		ck.group.giveWay(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.world()))
 		return ck.startGeneration(world, j.Resume), true
-	case j.Resume == ResumeStart && ck.checkpoints.choice != 0:
+	case j.Resume == ResumeStart && ck.choice != 0:
 		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", ck.restored))
 		return again, false
 	case j.Resume == ResumeStart && ck.phase == restoreFree:
@@ -47,7 +47,7 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 
 func (ck replicated) startGeneration(world uint32, resume Resume) (again comesAgain) {
 	ck.group.startGeneration(world)
-	ck.phase, ck.checkpoints.choice, ck.restored = restoreFree, 0, 0
+	ck.phase, ck.choice, ck.restored = restoreFree, 0, 0
 	switch keeps := ck.keeps(nil); {
 	case !ck.hasPast():
 		if resume == ResumeStart {
@@ -73,8 +73,8 @@ func (ck replicated) entered(w *worker, j *Join, first bool) (again comesAgain) 
 		if past.way = noWay; j.Resume == ResumeStart && (ck.phase == restoreOpen || ck.phase == restoreWaits) {
 			past.way = wentBack
 		}
+		ck.ledger.goOn(w.account, ck.restored)
 	}
-	again = ck.begin(w, first)
 	if past.way == wentBack && ck.phase == restoreOpen {
 		again.add(ck.choose(w.rank, &target{}))
 	}
@@ -82,22 +82,11 @@ func (ck replicated) entered(w *worker, j *Join, first bool) (again comesAgain) 
 	return again
 }
 
-func (ck replicated) leaveIsEnd() bool { return true }
-
-func (ck replicated) lost(w *worker, _ bool, reason string) {
-	ck.group.endGeneration(fmt.Sprintf("rank %d is lost (%s)", w.rank.no, reason))
-}
-
-func (ck replicated) unheard(gone []*rank) {
-	if slices.ContainsFunc(gone, func(r *rank) bool { return r.generation == ck.generation }) {
-		ck.group.endGeneration("a member did not come back after a restart of the master")
+func (ck replicated) lost(r *rank, why string) {
+	if r.joinedIn() == ck.generation {
+		ck.group.endGeneration(why)
 	}
 }
-
-func (ck replicated) overdue(reason string) { ck.group.endGeneration(reason) }
-
-// gated: the phase of the restore holds for all ranks alike.
-func (ck replicated) gated(*worker) bool { return false }
 
 // complete: every rank of the generation has reported the step, or was told END and has
 // nothing left to report.
@@ -105,14 +94,14 @@ func (ck replicated) complete(q *ask) bool {
 	if ck.group.dropsUnknown(ck.recoveredAt) {
 		return false
 	}
-	for ; q.missing < ck.group.worldSize; q.missing++ {
+	for ; q.missing < ck.group.world(); q.missing++ {
 		if !ck.reported(q.missing, q.cut.Step) {
 			return false
 		}
 	}
 	// A rank that was told END before may have asked for more since.
 	q.missing = 0
-	for no := range ck.group.worldSize {
+	for no := range ck.group.world() {
 		if !ck.reported(no, q.cut.Step) {
 			q.missing = no
 			return false
@@ -123,65 +112,39 @@ func (ck replicated) complete(q *ask) bool {
 
 // reported says whether a rank of the generation, joined or not, has reported the step.
 func (ck replicated) reported(no uint32, step int64) bool {
-	r := ck.group.byRank[no]
-	if r == nil || r.generation != ck.generation {
-		return ck.restored >= step
+	if r := ck.group.member(no); r != nil {
+		return r.hasReported(step)
 	}
-	return r.reported(step)
+	return ck.restored >= step
 }
 
 func (ck replicated) missing(q *ask) string {
 	var all []string
-	for no := range ck.group.worldSize {
-		r := ck.group.byRank[no]
+	for no := range ck.group.world() {
+		r := ck.group.member(no)
 		switch {
 		case ck.reported(no, q.cut.Step):
 		case len(all) == maxNamed:
 			return strings.Join(all, "; ") + "; and more"
-		case r == nil || r.generation != ck.generation:
+		case r == nil:
 			all = append(all, fmt.Sprintf("rank %d has not joined", no))
 		default:
-			all = append(all, fmt.Sprintf("rank %d has reported step %d", no, r.step))
+			all = append(all, fmt.Sprintf("rank %d has reported step %d", no, r.lastStep()))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// sameStep: the ranks of a generation count the same steps, so one cut serves all of them.
-func (ck replicated) sameStep(k *CutAsk) *keptCut {
-	if ck.genEnded {
-		return nil
-	}
-	for _, s := range ck.cuts {
-		if s.generation == ck.generation && s.step == k.Step && (s.state == CutCarried) == k.Carried && s.state.kept() {
-			return s
-		}
-	}
-	return nil
-}
-
 func (ck replicated) bound(k *keptCut) {
-	ck.ledger.foldCut(nil, ck.inCut(k))
+	ck.ledger.foldCut(nil, k.rank, k.generation, k.step)
 	ck.ledger.bindDrops(func() *lines { return ck.linesOf(k) })
 }
 
-// overlaps: epochs and steps order all cuts of a group.
-func (ck replicated) overlaps(*keptCut, *lines) bool { return false }
-
-func (ck replicated) foreign(k *keptCut, _ *rank) bool {
-	return k.generation != ck.generation || ck.genEnded
-}
-
-func (ck replicated) oldestStep(*rank) int64 { return ck.group.topStep - ck.cfg.History }
-
-func (ck replicated) sameLife(k, x *keptCut) bool { return k.generation == x.generation }
-
-func (ck replicated) moved(*rank) bool { return ck.phase == restoreFree && ck.group.topStep > 0 }
-
-// unreadable: the ranks may be on several nodes, and each has its own memory. So a cut in
-// memory counts if every rank can read it.
-func (ck replicated) unreadable(id uint64) (why string, wait bool) {
-	for no := range ck.group.worldSize {
+// unreadable says who cannot read a cut's checkpoint from memory; empty: all can. wait says
+// that some have not told yet. The ranks may be on several nodes, and each has its own memory.
+// So a cut in memory counts if every rank can read it.
+func (ck *checkpoints) unreadable(id uint64) (why string, wait bool) {
+	for no := range ck.group.world() {
 		p := ck.process(no)
 		switch {
 		case p == nil || !p.tells:
@@ -195,27 +158,23 @@ func (ck replicated) unreadable(id uint64) (why string, wait bool) {
 
 // process is what is known of the process of a rank of this generation; nil: none has
 // joined.
-func (ck replicated) process(no uint32) *workerPast {
-	r := ck.group.byRank[no]
-	if r == nil || r.generation != ck.generation {
-		return nil
-	}
-	if w := r.worker(); w != nil {
-		return ck.at(w)
+func (ck *checkpoints) process(no uint32) *workerPast {
+	if r := ck.group.member(no); r != nil && r.worker() != nil {
+		return ck.at(r.worker())
 	}
 	return nil
 }
 
 // answered: all ranks of a generation go back to what the first one chose.
-func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) bool {
+func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) (done, moved bool) {
 	if ck.phase != restoreWaits && ck.phase != restoreDone {
-		return false
+		return false, ck.phase == restoreFree && ck.group.highestStep() > 0
 	}
 	ck.past(w.rank).way = wentBack
 	ck.ledger.dirtyRank(w.account)
 	ck.answerChoice(w, call, comesAgain{})
 	ck.checkRestored()
-	return true
+	return true, false
 }
 
 func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
@@ -223,7 +182,7 @@ func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again c
 	if ck.phase = restoreDone; !fresh { // else the start is where all are
 		ck.awaitRanks()
 	}
-	ck.restoredTo(t, func(x *rank) bool { return x.generation == ck.generation })
+	ck.restoredTo(t, func(x *rank) bool { return x.joinedIn() == ck.generation })
 	return again
 }
 

@@ -24,13 +24,13 @@ type target struct {
 func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 	r := w.rank
 	if reason := ck.noCuts(); reason != "" {
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, reason)
+		ck.answer(w, call, CutAnswer{Code: CutRefused}, 0, reason)
 		return
 	}
 	ck.comeAfter(k.After)
 	again := func(reason string) {
 		ck.at(w).undecided = ck.now + ck.cfg.SessionTTL
-		ck.answer(w.session(), w.number, call, CutAnswer{Code: CutAgain}, 0, reason)
+		ck.answer(w, call, CutAnswer{Code: CutAgain}, 0, reason)
 	}
 	if k.Tells {
 		ck.at(w).tells, ck.at(w).readable = true, k.Readable
@@ -39,7 +39,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		again("a new master waits for its agents")
 		return
 	}
-	if reason := ck.kind.undecided(w, k.Waited); reason != "" {
+	if reason := ck.undecided(w, k.Waited); reason != "" {
 		again(reason)
 		return
 	}
@@ -51,16 +51,16 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		again(fmt.Sprintf("the master looks whether the last checkpoint of rank %d is complete", r.no))
 		return
 	}
-	if k.Memory && k.Tells && k.Cut != nil {
-		if why, wait := ck.kind.unreadable(uint64(k.Cut.ID)); wait {
+	if ck.model.inStep && k.Memory && k.Tells && k.Cut != nil {
+		if why, wait := ck.unreadable(uint64(k.Cut.ID)); wait {
 			again(why)
 			return
 		} else if why != "" {
-			ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused, Why: RefusedApart}, 0, why)
+			ck.answer(w, call, CutAnswer{Code: CutRefused, Why: RefusedApart}, 0, why)
 			return
 		}
 	}
-	witness := ck.kind.witness(r, k)
+	witness := ck.witness(r, k)
 	if witness != nil { // it tells of others, and has nothing to go back to itself
 		own := *k
 		own.Cut, own.Path = nil, ""
@@ -73,7 +73,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		if t.kept != nil {
 			a.Cut, a.Path, step = t.kept.id, t.kept.path, t.kept.step
 		}
-		ck.answer(w.session(), w.number, call, a, step, why.Error())
+		ck.answer(w, call, a, step, why.Error())
 		return
 	}
 	comes := ck.choose(r, &t)
@@ -109,23 +109,20 @@ func (ck *checkpoints) resolves(id uint64) bool {
 // process, or for which it is too late.
 func (ck *checkpoints) answered(w *worker, call uint64, k *RestoreCall) bool {
 	r := w.rank
-	if ck.kind.answered(w, call, k) {
-		return true
-	}
-	if !ck.kind.moved(r) {
-		return false
+	if done, moved := ck.kind.answered(w, call, k); done || !moved {
+		return done
 	}
 	if k.Mode != RestoreExact && k.Cut == nil && !ck.keeps(r) {
-		ck.answer(w.session(), w.number, call, CutAnswer{}, r.step, "")
+		ck.answer(w, call, CutAnswer{}, r.lastStep(), "")
 		return true
 	}
-	ck.answer(w.session(), w.number, call, CutAnswer{Code: CutRefused}, 0, fmt.Sprintf("this process has stepped already (step %d): a restore comes before the first step. To go back now, start it again, or use headrace rewind", r.step))
+	ck.answer(w, call, CutAnswer{Code: CutRefused}, 0, fmt.Sprintf("this process has stepped already (step %d): a restore comes before the first step. To go back now, start it again, or use headrace rewind", r.lastStep()))
 	return true
 }
 
 // anyTrained says whether another rank has stepped without having restored.
 func (ck *checkpoints) anyTrained(r *rank) bool {
-	return slices.ContainsFunc(ck.group.ranks, func(x *rank) bool { return x != r && ck.past(x).way != wentBack && x.step > 0 })
+	return slices.ContainsFunc(ck.group.everyRank(), func(x *rank) bool { return x != r && ck.past(x).way != wentBack && x.lastStep() > 0 })
 }
 
 // ackedSince says whether the model has more than a kept cut. Loading the files of that
@@ -135,29 +132,18 @@ func (ck *checkpoints) ackedSince(id uint64) bool {
 	if k == nil || k.state == CutVoided {
 		return true
 	}
-	l := ck.linesOf(k)
-	for _, p := range ck.ledger.parts {
-		if p == nil {
-			continue
-		}
-		for n := range p.begun() {
-			if units, _ := ck.ledger.comesAgain(p.line(n), nil, l.of(p, n)); units > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return ck.ledger.ackedBeside(ck.linesOf(k))
 }
 
 // othersTrain says whether another process holds leases or has acked records.
 func (ck *checkpoints) othersTrain(w *worker) bool {
-	return slices.ContainsFunc(ck.group.workers, func(x *worker) bool { return x != w && ck.trains(x) })
+	return slices.ContainsFunc(ck.group.processes(), func(x *worker) bool { return x != w && ck.trains(x) })
 }
 
 // trains says whether x has changed the model or is about to. While its own restore is
 // undecided, it has not been given the rows that it was granted.
 func (ck *checkpoints) trains(x *worker) bool {
-	return x.leases != nil && ck.now >= ck.at(x).undecided || x.units > 0 || x.rank.step > ck.restored
+	return x.holds() && ck.now >= ck.at(x).undecided || x.hasAcked() || x.rank.lastStep() > ck.restored
 }
 
 // pick finds what a call goes back to.
@@ -208,8 +194,13 @@ func (ck *checkpoints) pickForeign(r *rank, body *cut.Cut, path string) (t targe
 	if err != nil {
 		return t, CutRefused, err
 	}
-	if err := ck.kind.free(r, body, all); err != nil {
-		return t, CutRefused, err
+	if ck.model.perRank {
+		if r == nil || body.Rank != cut.Rank(r.no) {
+			return t, CutRefused, fmt.Errorf("the checkpoint (cut %v) is that of rank %d", body.ID, body.Rank)
+		}
+		if err := ck.ledger.taken(r.account, ck.ownLines(r), all); err != nil {
+			return t, CutRefused, err
+		}
 	}
 	return target{foreign: body, fit: all, path: path}, CutOK, nil
 }
@@ -235,7 +226,7 @@ func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 // unasked.
 func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 	whose, again := "the checkpoints", "all that was acked comes again"
-	if ck.kind.owner(r) != cut.Group {
+	if ck.ownerOf(r) != cut.Group {
 		whose, again = fmt.Sprintf("the checkpoints of rank %d", r.no), fmt.Sprintf("what rank %d had acked comes again, for all ranks", r.no)
 	}
 	return whose + " that are bound do not verify there: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
@@ -245,11 +236,11 @@ func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 func (ck *checkpoints) choose(r *rank, t *target) (again comesAgain) {
 	again = ck.chosen(r, t)
 	if t.kept != nil || again.units > 0 {
-		x := Report{Kind: ReportRestored, Cut: t.id(), Units: again.units, Records: again.Tally, Path: t.path, Over: ck.group.over}
+		x := Report{Kind: ReportRestored, Cut: t.id(), Units: again.units, Records: again.Tally, Path: t.path, Over: ck.group.begunAnew()}
 		if t.kept != nil {
 			x.Step = t.kept.step
 		}
-		if owner := ck.kind.owner(r); owner != cut.Group {
+		if owner := ck.ownerOf(r); owner != cut.Group {
 			x.Rank = uint32(owner)
 		}
 		ck.ledger.report(x)
@@ -311,8 +302,8 @@ func (ck *checkpoints) returned(k *keptCut) {
 
 // revokeForRestore revokes the leases of all processes whose model goes back.
 func (ck *checkpoints) revokeForRestore(r *rank) {
-	for _, w := range ck.group.workers {
-		if ck.kind.owner(w.rank) == ck.kind.owner(r) {
+	for _, w := range ck.group.processes() {
+		if ck.ownerOf(w.rank) == ck.ownerOf(r) {
 			ck.ledger.revokeLeases(&w.holder, "the model goes back to a checkpoint")
 		}
 	}
@@ -320,15 +311,18 @@ func (ck *checkpoints) revokeForRestore(r *rank) {
 
 // answerChoice tells w what its generation, or it itself, went back to.
 func (ck *checkpoints) answerChoice(w *worker, call uint64, again comesAgain) {
-	id, step := ck.kind.choice(w.rank)
+	id, step := ck.choice, ck.restored
+	if ck.model.perRank {
+		id, step = ck.past(w.rank).choice, 0
+	}
 	if id == 0 { // it goes on above what it has reported, if the start was chosen before it stepped
-		step = max(step, w.rank.step)
+		step = max(step, w.rank.lastStep())
 	}
 	a := CutAnswer{Cut: id}
 	if k := ck.kept(id); k != nil {
 		a.Path, step = k.path, k.step
 	}
-	ck.reply(Reply{To: w.session(), Kind: ReplyCut, Worker: w.number, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
+	ck.group.tell(w, Reply{Kind: ReplyCut, Request: call, Step: step, Epoch: ck.epoch, Units: again.units, Again: again.reply(), Cut: &a})
 }
 
 // awaitRanks keeps all rows back until every rank has restored, or the deadline has
@@ -349,9 +343,8 @@ func (ck *checkpoints) watchRestore() {
 // checkRestored opens the gates when all ranks have called.
 func (ck *checkpoints) checkRestored() {
 	if ck.phase == restoreWaits {
-		for ck.restoring < ck.group.worldSize {
-			r := ck.group.byRank[ck.restoring]
-			if r == nil || r.generation != ck.generation || ck.past(r).way != wentBack {
+		for ck.restoring < ck.group.world() {
+			if r := ck.group.member(ck.restoring); r == nil || ck.past(r).way != wentBack {
 				ck.ledger.unpark()
 				return
 			}
@@ -369,8 +362,8 @@ func (ck *checkpoints) restoreDue() {
 		return
 	}
 	var missing []string
-	for no := range ck.group.worldSize {
-		if r := ck.group.byRank[no]; r == nil || r.generation != ck.generation || ck.past(r).way != wentBack {
+	for no := range ck.group.world() {
+		if r := ck.group.member(no); r == nil || ck.past(r).way != wentBack {
 			if len(missing) == maxNamed {
 				missing = append(missing, "and more")
 				break
@@ -380,5 +373,11 @@ func (ck *checkpoints) restoreDue() {
 	}
 	reason := "not all ranks restored in time: " + strings.Join(missing, ", ")
 	ck.ledger.report(Report{Kind: ReportRestoreMissing, Reason: reason})
-	ck.kind.overdue(reason)
+	if ck.model.inStep {
+		ck.group.endGeneration(reason)
+		return
+	}
+	ck.phase = restoreDone
+	ck.jobDirty = true
+	ck.ledger.unpark()
 }

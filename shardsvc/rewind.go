@@ -18,7 +18,7 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 		case x == k || !x.isOf(r):
 		case k == nil || ck.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			ck.void(x, reason)
-		case foreign && ck.kind.overlaps(x, ck.linesOf(k)): // what more it has is free for others from now on
+		case foreign && ck.overlaps(x, ck.linesOf(k)): // what more it has is free for others from now on
 			ck.void(x, reason)
 		case x.rank == cut.Group && x.state == CutFrozen && x.generation < ck.generation:
 			ck.void(x, "its generation has ended and nobody bound it")
@@ -26,9 +26,12 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 	}
 }
 
-// hasMore says whether x has a record that is neither in want nor excluded.
-func (ck *checkpoints) hasMore(x *keptCut, want *lines) bool {
-	if !x.state.kept() {
+// overlaps says whether x must be voided when one goes back to a foreign cut that lies at
+// want. x is older by epoch and step, but it has records that are neither in the foreign cut
+// nor excluded, and those are given out again. Epochs and steps order all cuts of a group
+// that trains in step.
+func (ck *checkpoints) overlaps(x *keptCut, want *lines) bool {
+	if ck.model.inStep || !x.state.kept() {
 		return false
 	}
 	return ck.ledger.hasMoreThan(ck.linesOf(x), want)
@@ -59,20 +62,18 @@ func (ck *checkpoints) rewindTarget(body *cut.Cut, path string) (ranks []*rank, 
 	if ck.recovering {
 		return nil, t, "a new master waits for its agents: try again in a few seconds"
 	}
-	if reason = ck.kind.busy(); reason != "" {
-		return nil, t, reason
+	if n := len(ck.group.processes()); n > 0 && !ck.model.byStep {
+		return nil, t, fmt.Sprintf("%d trainers run, and the model outlives them: end them first", n)
 	}
 	if body == nil {
-		return ck.group.ranks, t, ""
+		return ck.group.everyRank(), t, ""
 	}
 	var r *rank
 	if body.Rank != cut.Group {
-		if !ck.kind.owns(int64(body.Rank)) {
+		if !ck.owns(int64(body.Rank)) {
 			return nil, t, fmt.Sprintf("the checkpoint is that of %s, and the job's model is %s", kindOf(int64(body.Rank)), ck.cfg.Model)
 		}
-		if r = ck.group.byRank[uint32(body.Rank)]; r == nil {
-			r = &rank{account: &account{no: uint32(body.Rank)}, index: -1}
-		}
+		r = ck.group.knownOr(uint32(body.Rank))
 		ranks = append(ranks, r)
 	}
 	t, code, why := ck.pick(r, &RestoreCall{Mode: RestoreExact, Cut: body, Path: path})

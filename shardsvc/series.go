@@ -59,7 +59,7 @@ func (s *series) Pending(no int) bool { return !s.gr.ledger.allOut(s.ds, s.virtu
 func (s *series) Moving() bool { return s.gr.ledger.asking(s.ds) }
 
 // Settled implements rounds.View.
-func (s *series) Settled() bool { return s.gr.ledger.noneLeft(s.ds) && s.gr.kind.decided() }
+func (s *series) Settled() bool { return s.gr.ledger.noneLeft(s.ds) && s.gr.above.decided() }
 
 // Newest implements rounds.View.
 func (s *series) Newest(no int) uint64 {
@@ -85,7 +85,7 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 		return
 	}
 	refuse := func(why string) {
-		gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: k.Dataset, Virtual: k.Virtual, Request: uint64(k.Series), Round: &rounds.Decision{Over: why}})
+		gr.tell(w, Reply{Kind: ReplyRound, Dataset: k.Dataset, Virtual: k.Virtual, Request: uint64(k.Series), Round: &rounds.Decision{Over: why}})
 	}
 	if reason := gr.noRounds(k); reason != "" {
 		refuse(reason)
@@ -126,10 +126,7 @@ func (gr *group) lastRounds(a *agent, m *Message, worker uint32) {
 
 // noRounds says why the job has none, or why that stream takes part in none.
 func (gr *group) noRounds(k *RoundReport) string {
-	virtual := uint32(0)
-	if d := gr.ledger.dataset(k.Dataset); d != nil {
-		virtual = d.opt.VirtualRanks
-	}
+	virtual := gr.ledger.virtualRanks(k.Dataset)
 	switch {
 	case virtual == 0 && k.Virtual > 0:
 		return "the dataset is not bit_exact: it has no virtual ranks"
@@ -137,7 +134,7 @@ func (gr *group) noRounds(k *RoundReport) string {
 		return fmt.Sprintf("the dataset is bit_exact: a stream reads one of its %d virtual ranks, and says which", virtual)
 	case virtual > 0 && (k.Drop || k.Endless):
 		return "the dataset is bit_exact: all its records are in its rounds, and they end"
-	case gr.cfg.Model != Replicated:
+	case !gr.model.inStep:
 		return fmt.Sprintf("rounds are for ranks that train one model together, and this job's model is %q: start the master with --model replicated", gr.cfg.Model)
 	case gr.genEnded:
 		return fmt.Sprintf("generation %d has ended: start the whole group again", gr.generation)
@@ -159,8 +156,8 @@ func (gr *group) seriesOf(k *RoundReport) *series {
 	}
 	o := rounds.Options{World: int(max(gr.worldSize, 1)), Endless: k.Endless, MaxWait: int64(k.MaxWait), Settle: int64(roundSettle), Spread: int64(roundSpread), Drop: k.Drop}
 	virtual := k.Virtual > 0
-	if d := gr.ledger.dataset(k.Dataset); virtual && d != nil {
-		o = rounds.Options{World: int(d.opt.VirtualRanks)}
+	if virtual {
+		o = rounds.Options{World: int(gr.ledger.virtualRanks(k.Dataset))}
 	}
 	s := &series{gr: gr, ds: k.Dataset, no: k.Series, generation: gr.generation, drop: k.Drop, virtual: virtual, reader: make([]uint32, o.World),
 		told: make([]rounds.Decision, o.World), heardOn: make([]Session, o.World), Series: rounds.New(o)}
@@ -202,7 +199,7 @@ func (gr *group) checkRounds() {
 				gr.ledger.moves(&w.holder) // it may have waited for this
 				rows := slices.Clone(s.Rows(s.told[no].Through))
 				s.told[no] = d
-				gr.reply(Reply{To: w.session(), Kind: ReplyRound, Worker: w.number, Dataset: s.ds, Virtual: s.virtualOf(no), Request: uint64(s.no), Round: &d, RoundRows: rows})
+				gr.tell(w, Reply{Kind: ReplyRound, Dataset: s.ds, Virtual: s.virtualOf(no), Request: uint64(s.no), Round: &d, RoundRows: rows})
 			}
 		}
 		if !d.Last && d.Over == "" {
@@ -224,18 +221,17 @@ func (gr *group) dropRests() {
 		return
 	}
 	for _, s := range gr.series {
-		d := gr.ledger.dataset(s.ds)
-		if d == nil || d.leases > 0 || !s.dropsDue() {
+		if n, known := gr.ledger.leasesOf(s.ds); !known || n > 0 || !s.dropsDue() {
 			continue // acks are on their way
 		}
-		step := gr.ledger.lastStepIn(d, gr.topStep)
+		step := gr.ledger.lastStepIn(s.ds, gr.topStep)
 		if !s.allDone(step) {
 			continue
 		}
 		s.dropped = true
 		gr.ledger.cutsDue()
-		if units := gr.ledger.dropRest(d, step); units > 0 {
-			gr.ledger.report(Report{Kind: ReportRoundsDropped, Dataset: d.id, Units: units, Step: step})
+		if units := gr.ledger.dropRest(s.ds, step); units > 0 {
+			gr.ledger.report(Report{Kind: ReportRoundsDropped, Dataset: s.ds, Units: units, Step: step})
 		}
 	}
 }
@@ -256,7 +252,7 @@ func (s *series) allDone(step int64) (any bool) {
 			continue
 		}
 		r := s.gr.byRank[uint32(no)]
-		if r == nil || r.generation != s.generation || r.process == present || r.step < step {
+		if r == nil || r.generation != s.generation || r.process == present || r.lastStep() < step {
 			return false
 		}
 	}
@@ -274,7 +270,7 @@ func (gr *group) dropsUnknown(since Time) bool {
 		if !s.dropsDue() {
 			continue
 		}
-		if d := gr.ledger.dataset(s.ds); d != nil && d.leases > 0 && s.allDone(gr.ledger.lastStepIn(d, gr.topStep)) {
+		if n, _ := gr.ledger.leasesOf(s.ds); n > 0 && s.allDone(gr.ledger.lastStepIn(s.ds, gr.topStep)) {
 			return true // the last ack asks again: dropRests
 		}
 		for no := range s.told {

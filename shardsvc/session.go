@@ -35,7 +35,16 @@ func (gr *group) newAgent(name string, incarnation uint64) *agent {
 	return a
 }
 
-// holder is the process that a calls by a number; nil: it has no such process.
+// speaksOn is the agent whose session it is; nil: it has ended.
+func (gr *group) speaksOn(s Session) *agent { return gr.sessions[s] }
+
+// isKnown says whether a is known since before this term.
+func (a *agent) isKnown() bool { return a.known }
+
+// process is what a calls by a number; nil: it has no such process.
+func (a *agent) process(number uint32) *worker { return a.byNumber[number] }
+
+// holder is the same process as the ledger knows it.
 func (a *agent) holder(number uint32) *holder {
 	if w := a.byNumber[number]; w != nil {
 		return &w.holder
@@ -74,10 +83,10 @@ func (gr *group) hello(m *Message) bool {
 	default:
 		gr.closeSession(a, CloseReplaced, "a newer stream of agent "+h.Agent+" took over")
 		for _, w := range a.workers {
-			w.unconfirmed = w.state != detached
+			w.unconfirmed = !w.isDetached()
 		}
 	}
-	a.open(m.Session)
+	a.session = m.Session
 	a.helloed, a.expired = true, false
 	if a.clock.name != h.Clock {
 		a.clock = nodeClock{name: h.Clock}
@@ -105,16 +114,20 @@ func (gr *group) lost(s Session) {
 		return
 	}
 	delete(gr.sessions, s)
-	a.open(0)
+	a.session = 0
 	for _, w := range a.workers {
 		gr.ledger.dropRequests(&w.holder)
 	}
 }
 
 // asserted ends the part of a message that says which processes and leases are still
-// there. If a process came again and its agent did not name a lease of it, that lease
-// never arrived. A process that the agent did not name has no agent.
-func (gr *group) asserted(a *agent) {
+// there; only the first message of a session, and one in which processes join, has it. If a
+// process came again and its agent did not name a lease of it, that lease never arrived. A
+// process that the agent did not name has no agent.
+func (gr *group) asserted(a *agent, first bool) {
+	if !first && len(gr.rejoined) == 0 {
+		return
+	}
 	gr.confirmRejoined()
 	for _, w := range a.workers {
 		if w.unconfirmed {
@@ -164,7 +177,7 @@ func (gr *group) expire(a *agent) {
 		if lost := a.lastHeard + gr.cfg.LostAfter; gr.now < lost {
 			gr.detach(w, lost)
 		}
-		if w.state == detached && gr.now < w.deadline {
+		if w.isDetached() && gr.now < w.deadline {
 			continue // its own process was seen later than its agent
 		}
 		gr.workerLost(w, "expired")
@@ -223,7 +236,9 @@ func (gr *group) recoveryDue() {
 		r.unheard = false
 		gr.ledger.dirtyRank(r.account)
 	}
-	gr.kind.unheard(gone)
+	for _, r := range gone {
+		gr.kind.lost(r, "a member did not come back after a restart of the master")
+	}
 	gr.recovered()
 }
 
@@ -233,7 +248,7 @@ func (gr *group) recovered() {
 	}
 	gr.recovering = false
 	gr.ledger.report(Report{Kind: ReportRecovered})
-	gr.kind.recovered()
+	gr.above.allKnown()
 	gr.ledger.kickAll()
 }
 

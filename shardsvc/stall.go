@@ -32,8 +32,9 @@ func (lg *ledger) watchStall(w *holder) {
 //
 // A holder whose rows nobody waits for may stand still for as long as it likes: a person
 // may be thinking in front of a notebook. Its time counts from when
-// somebody waits. awaited: others wait for it in another way.
-func (lg *ledger) stalled(w *holder, at Time, awaited bool) bool {
+// somebody waits. waits: it waits for others itself. awaited: others wait for it in another
+// way than for rows.
+func (lg *ledger) stalled(w *holder, at Time, waits, awaited bool) bool {
 	if w.stallAt != at {
 		return false
 	}
@@ -41,7 +42,7 @@ func (lg *ledger) stalled(w *holder, at Time, awaited bool) bool {
 	if w.leases == nil || w.state != running {
 		return false
 	}
-	p, stands := lg.patience(w), w.paused || w.still
+	p, stands := lg.patience(w), w.paused || w.still || waits
 	if p > 0 && !stands && lg.now >= w.since+p && !awaited && !lg.othersWait(w) {
 		w.unwanted = lg.now
 		w.stallAt = lg.now + max(p/10, 1) // somebody may begin to wait

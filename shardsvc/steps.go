@@ -4,10 +4,10 @@ package shardsvc
 // before it.
 func (gr *group) stepReport(a *agent, r *StepReport) {
 	w := a.byNumber[r.Worker]
-	if w == nil || w.rank.newest != &w.holder || !gr.kind.counts(w) {
+	if w == nil || w.rank.worker() != w || !gr.above.counts(w) {
 		return // before it restored its steps are those of no model
 	}
-	if r.Step > w.account.step {
+	if r.Step > w.rank.lastStep() {
 		gr.topStep = max(gr.topStep, r.Step)
 		gr.ledger.reported(w.account, r.Step)
 	}
@@ -15,12 +15,8 @@ func (gr *group) stepReport(a *agent, r *StepReport) {
 
 // stallDue ends w if it has made no progress for as long as its datasets allow.
 func (gr *group) stallDue(w *worker, at Time) {
-	still := w.still
-	gr.ledger.setStill(&w.holder, still || gr.awaitsRound(w))
 	// The other ranks of a synchronous group wait for it in a collective.
-	stalled := gr.ledger.stalled(&w.holder, at, gr.cfg.Model == Replicated && gr.worldSize > 1)
-	gr.ledger.setStill(&w.holder, still)
-	if !stalled {
+	if !gr.ledger.stalled(&w.holder, at, gr.awaitsRound(w), gr.model.inStep && gr.worldSize > 1) {
 		return
 	}
 	gr.ledger.report(Report{Kind: ReportStalled, Rank: w.rank.no, Agent: w.agent.name, Reason: "no step while holding leases"})

@@ -88,7 +88,7 @@ func (lg *ledger) clearSuspects(ps *pass) {
 // a replicated group all ranks end with one of them, and start again from a checkpoint: what
 // one of them had in hand is not what crashes it next.
 func (lg *ledger) badIsolate(o *Options) error {
-	if o.Isolate && lg.cfg.Model == Replicated {
+	if o.Isolate && lg.model.inStep {
 		return fmt.Errorf("on_crash: isolate is for shared and private models, and the model of this job is %s: remove it", lg.cfg.Model)
 	}
 	return nil

@@ -48,17 +48,6 @@ func (ps *pass) tally() cut.Tally {
 	return t
 }
 
-// comesAgain counts what was acked and is pending again.
-type comesAgain struct {
-	units     int64
-	cut.Tally // its times are not kept
-}
-
-func (a *comesAgain) add(b comesAgain) {
-	a.units += b.units
-	a.Tally.Add(b.Tally)
-}
-
 // cameBack counts what left the settled records of a partition. was: its records before.
 // units: units that were settled and are not any more. more: units of which the reverse is
 // true.
@@ -69,14 +58,6 @@ func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	}
 	was.Without(now)
 	return comesAgain{units, cut.Tally{Rows: was.Rows, Untold: was.Untold}.Within(units)}
-}
-
-// reply is a as a Reply carries it; nil: nothing comes again.
-func (a comesAgain) reply() *cut.Tally {
-	if a.units == 0 {
-		return nil
-	}
-	return &a.Tally
 }
 
 // tallies are the records of a cut's passes, by number. A pass that the cut does not have

@@ -10,7 +10,7 @@ func (c *Core) tick() {
 		case timerDetached:
 			c.detachedDue(t.of.(*worker))
 		case timerStall:
-			c.stallDue(t.of.(*holder).of.(*worker), t.at)
+			c.stallDue(t.of.(*holder).process().(*worker), t.at)
 		case timerSteal:
 			c.scanDue(t.of.(*dataset), t.at)
 		case timerRecovery:

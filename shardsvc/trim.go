@@ -6,25 +6,6 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// Trim says that the source has deleted all records of a partition before a segment, and
-// that the table of segments need not list them one by one any more. The core trims only
-// what is settled and lies below the retain mark (trimmable), so an early Trim does no
-// harm.
-//
-// A run of trimmed segments becomes one. It keeps the number, the name and the end of the
-// last of them, begins as far before it as the others had records, and has no locator.
-// Example: segments 4, 5 and 6 of 10 records each become segment 6, [-20, 10). So every
-// position that is named anywhere keeps its meaning, and no segment gets another number.
-//
-// A segment that is named one by one stays in the table and loses only its locator: by the
-// position of a kept cut, by an excluded or a dropped range, or by a try.
-type Trim struct {
-	Partition PartitionNo
-	Before    int64 // segment
-}
-
-func (*Trim) event() {}
-
 // trim trims the segments of p before a segment, as far as they end at or before low on
 // the line. named are those that kept cuts name.
 func (lg *ledger) trim(p *partition, before, low int64, named map[int64]bool) {

@@ -3,7 +3,8 @@ package shardsvc
 // turn is the state that all rooms share: the configuration of the job, how far its life
 // has come, and the Step that runs now.
 type turn struct {
-	cfg Config
+	cfg   Config
+	model model
 
 	started    bool
 	recovering bool // a new term waits for those who may hold leases
@@ -26,6 +27,12 @@ func (t *turn) reply(r Reply) {
 	if r.To != 0 {
 		t.fx.Replies = append(t.fx.Replies, r)
 	}
+}
+
+// speaker is an agent, to which replies go. It speaks for the processes of its node.
+type speaker struct {
+	name    string
+	session Session // 0: lost
 }
 
 // Config of a core. Zero durations and counts take their defaults.
@@ -61,6 +68,19 @@ const (
 	Replicated = "replicated"
 	Private    = "private"
 )
+
+// model is what the kind of the job's model decides by a fact. What it decides by code is in
+// kind.go.
+type model struct {
+	byStep  bool // not shared: the model goes with its processes. A cut holds what was acked up to a step
+	perRank bool // private: each rank has a model, steps and cuts of its own
+	inStep  bool // replicated: all ranks train one model, and count the same steps
+}
+
+func modelOf(kind string) model {
+	private, replicated := kind == Private, kind == Replicated
+	return model{byStep: private || replicated, perRank: private, inStep: replicated}
+}
 
 // Never is the wake of a core that waits for nothing but events.
 const Never = Time(1<<63 - 1)

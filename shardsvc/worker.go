@@ -34,6 +34,9 @@ type rank struct {
 	unheard     bool // there may be more of them
 }
 
+// agentName is the name of the agent that speaks for w, or did last.
+func (w *worker) agentName() string { return w.agent.name }
+
 // presence says whether the process of a rank's newest incarnation may run.
 type presence uint8
 
@@ -51,10 +54,28 @@ func (r *rank) away() bool { return r.process == present && r.worker() == nil }
 
 // worker is the process of the newest incarnation; nil: there is none.
 func (r *rank) worker() *worker {
-	if r.newest == nil {
-		return nil
+	w, _ := r.newestProcess().(*worker)
+	return w
+}
+
+// value is what is stored of it, without what the checkpoints know of it.
+func (r *rank) value() rankValue {
+	return rankValue{incarnation: r.incarnation, generation: r.generation, step: r.lastStep(), attached: r.process == present, fenced: r.process == givenUp,
+		others: r.others(), ended: r.toldEnd()}
+}
+
+// joinedIn is the last generation that it has joined.
+func (r *rank) joinedIn() uint32 { return r.generation }
+
+// newestIncarnation is its newest process, dead or alive.
+func (r *rank) newestIncarnation() uint64 { return r.incarnation }
+
+// knownOr is rank no, also if nobody ever joined as it. Then it is not one of everyRank.
+func (gr *group) knownOr(no uint32) *rank {
+	if r := gr.byRank[no]; r != nil {
+		return r
 	}
-	return r.newest.of.(*worker)
+	return &rank{account: &account{no: no}, index: -1}
 }
 
 func (gr *group) rankOf(no uint32) *rank {
@@ -67,12 +88,20 @@ func (gr *group) rankOf(no uint32) *rank {
 	return r
 }
 
+// joins takes the joins of a message.
+func (gr *group) joins(a *agent, m *Message) {
+	for i := range m.Joins {
+		j := &m.Joins[i]
+		gr.join(a, j, a.clock.made(j.MadeAt, m.SentAt))
+	}
+}
+
 // join attaches a trainer process: a new one, or one that comes again.
 func (gr *group) join(a *agent, j *Join, at made) {
 	if w := a.byNumber[j.Worker]; w != nil {
 		if w.incarnation != j.Incarnation || w.rank.no != j.Rank {
 			reason := "that worker number belongs to another process"
-			gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
+			gr.tellOf(a, j.Worker, Reply{Kind: ReplyJoin, Refused: true, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
 			gr.ledger.rejected("agent %q: worker %d: %s", a.name, j.Worker, reason)
 			return
 		}
@@ -96,7 +125,7 @@ func (gr *group) join(a *agent, j *Join, at made) {
 	said := *j
 	said.Resume = gr.ledger.resumeOf(j)
 	j = &said
-	if newcomes && j.Generation != 0 && gr.recovering && a.known && r.others() && gr.kind.takesOlder() {
+	if newcomes && j.Generation != 0 && gr.recovering && a.known && r.others() && gr.cfg.Model == Shared {
 		gr.joinOlder(a, r, j)
 		return
 	}
@@ -123,12 +152,11 @@ func (gr *group) join(a *agent, j *Join, at made) {
 	again.add(gr.kind.entered(w, j, first))
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, r, again)
-	gr.kind.joined(w, newcomes)
+	gr.above.joined(w, newcomes)
 }
 
 func (gr *group) newWorker(a *agent, r *rank, j *Join) *worker {
-	w := &worker{agent: a, rank: r, incarnation: j.Incarnation, pid: j.Pid,
-		holder: holder{speaker: &a.speaker, account: r.account, number: j.Worker}}
+	w := &worker{agent: a, rank: r, incarnation: j.Incarnation, pid: j.Pid, holder: newHolder(&a.speaker, r.account, j.Worker)}
 	gr.ledger.admit(&w.holder, w)
 	gr.workers = append(gr.workers, w)
 	a.workers = append(a.workers, w)
@@ -144,7 +172,7 @@ func (gr *group) joinOlder(a *agent, r *rank, j *Join) {
 	r.older++
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, r, comesAgain{})
-	gr.kind.joined(w, false)
+	gr.above.joined(w, false)
 	gr.endWorker(w, fmt.Sprintf("another process came for rank %d", r.no))
 }
 
@@ -172,24 +200,24 @@ func (gr *group) rejoin(a *agent, w *worker, j *Join, at made) {
 		w.agent.workers = slices.DeleteFunc(w.agent.workers, func(x *worker) bool { return x == w })
 		a.workers = append(a.workers, w)
 	}
-	if w.agent.byNumber[w.number] == w { // its old number may be another's by now
-		delete(w.agent.byNumber, w.number)
+	if w.agent.byNumber[w.calledBy()] == w { // its old number may be another's by now
+		delete(w.agent.byNumber, w.calledBy())
 	}
-	if w.agent, w.unconfirmed, w.pid = a, false, j.Pid; w.state == detached {
+	if w.agent, w.unconfirmed, w.pid = a, false, j.Pid; w.isDetached() {
 		w.leftTo = 0
 	}
 	a.byNumber[j.Worker] = w
 	gr.ledger.attach(&w.holder, &a.speaker, j.Worker, w.why != "")
 	gr.rejoined = append(gr.rejoined, w)
 	gr.joinReply(a, j, w.rank, comesAgain{})
-	gr.kind.joined(w, false)
-	if w.state == ending {
-		gr.reply(Reply{To: a.session, Kind: ReplyEnd, Worker: w.number, Reason: w.why})
+	gr.above.joined(w, false)
+	if w.isEnding() {
+		gr.tell(w, Reply{Kind: ReplyEnd, Reason: w.why})
 	}
 }
 
 func (gr *group) joinReply(a *agent, j *Join, r *rank, again comesAgain) {
-	gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Generation: gr.generation, Epoch: gr.epoch, Step: r.step, Units: again.units, Again: again.reply(), Resume: j.Resume})
+	gr.tellOf(a, j.Worker, Reply{Kind: ReplyJoin, Generation: gr.generation, Epoch: gr.epoch, Step: r.lastStep(), Units: again.units, Again: again.reply(), Resume: j.Resume})
 }
 
 func (gr *group) refuseJoin(a *agent, j *Join, reason string) { gr.turnAway(a, j, JoinRefused, reason) }
@@ -200,14 +228,41 @@ func (gr *group) refuseOlder(a *agent, j *Join, reason string) {
 }
 
 func (gr *group) turnAway(a *agent, j *Join, why JoinRefusal, reason string) {
-	gr.reply(Reply{To: a.session, Kind: ReplyJoin, Worker: j.Worker, Refused: true, Join: why, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
-	gr.reply(Reply{To: a.session, Kind: ReplyFence, Worker: j.Worker, Reason: reason})
+	gr.tellOf(a, j.Worker, Reply{Kind: ReplyJoin, Refused: true, Join: why, Reason: reason, Generation: gr.generation, Epoch: gr.epoch})
+	gr.tellOf(a, j.Worker, Reply{Kind: ReplyFence, Reason: reason})
 	gr.ledger.report(Report{Kind: ReportFenced, Rank: j.Rank, Agent: a.name, Reason: reason})
+}
+
+// tell sends a reply to w.
+func (gr *group) tell(w *worker, r Reply) { gr.ledger.replyTo(&w.holder, r) }
+
+// tellOf sends a a reply about the process that it calls by a number.
+func (gr *group) tellOf(a *agent, number uint32, r Reply) {
+	r.To, r.Worker = a.session, number
+	gr.reply(r)
+}
+
+// heardOf says whether x is known to run: its agent is there, has not said that x is gone, and
+// was heard after a time. If it is w's agent too, it need not have been: an agent hears of the
+// end of a trainer before it hears of the next one.
+func (gr *group) heardOf(x, w *worker, since Time) bool {
+	return x.session() != 0 && x.isRunning() && !x.unconfirmed && (x.agent == w.agent || x.agent.lastHeard > since)
+}
+
+// caller is the process that a calls by a number, or why it has no say any more.
+func (gr *group) caller(a *agent, number uint32) (w *worker, why string) {
+	switch w = a.byNumber[number]; {
+	case w == nil || w.rank.worker() != w:
+		return nil, "this process is not of the group any more"
+	case w.isEnding():
+		return nil, "this process is being ended: " + w.why
+	}
+	return w, ""
 }
 
 // fence tells w's trainer that it is out of the group.
 func (gr *group) fence(w *worker, reason string) {
-	gr.reply(Reply{To: w.session(), Kind: ReplyFence, Worker: w.number, Reason: reason})
+	gr.tell(w, Reply{Kind: ReplyFence, Reason: reason})
 	gr.ledger.report(Report{Kind: ReportFenced, Rank: w.rank.no, Agent: w.agent.name, Reason: reason})
 }
 
@@ -217,25 +272,25 @@ func (gr *group) endWorker(w *worker, reason string) {
 	if w.why == "" {
 		w.why = reason
 	}
-	gr.reply(Reply{To: w.session(), Kind: ReplyEnd, Worker: w.number, Reason: reason})
-	gr.kind.ending(w, reason)
+	gr.tell(w, Reply{Kind: ReplyEnd, Reason: reason})
+	gr.above.ending(w, reason)
 }
 
 // detach says that no agent speaks for w. At deadline w is given up.
 func (gr *group) detach(w *worker, deadline Time) {
-	if w.state == detached {
+	if w.isDetached() {
 		return
 	}
 	gr.ledger.detach(&w.holder)
-	if w.agent.byNumber[w.number] == w {
-		delete(w.agent.byNumber, w.number)
+	if w.agent.byNumber[w.calledBy()] == w {
+		delete(w.agent.byNumber, w.calledBy())
 	}
 	w.deadline = deadline
 	gr.timers.push(timer{at: deadline, kind: timerDetached, of: w})
 }
 
 func (gr *group) detachedDue(w *worker) {
-	if w.state != detached {
+	if !w.isDetached() {
 		return
 	}
 	if gr.now < w.deadline {
@@ -255,7 +310,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 	switch {
 	case k.Reason == LeaveClosed:
 		gr.drop(w, left, untouched, "left")
-	case k.Ended || gr.kind.leaveIsEnd():
+	case k.Ended || gr.model.inStep:
 		gr.workerEnded(w, k)
 	default:
 		gr.detach(w, gr.now+gr.cfg.SessionTTL)
@@ -275,7 +330,7 @@ func (gr *group) workerEnded(w *worker, k *Leave) {
 // crashed: its socket was closed some time before its end was seen.
 func (gr *group) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
-		if k.Ended && w.number == k.Worker && w.state == detached && w.leftTo == a.incarnation {
+		if k.Ended && w.calledBy() == k.Worker && w.isDetached() && w.leftTo == a.incarnation {
 			gr.workerEnded(w, k)
 			return
 		}
@@ -290,7 +345,13 @@ func (gr *group) workerLost(w *worker, reason string) {
 	}
 	gr.fenceRank(w)
 	gr.drop(w, fenced, lost, reason)
-	gr.kind.lost(w, newest, reason)
+	if newest {
+		gr.lostRank(w.rank, reason)
+	}
+}
+
+func (gr *group) lostRank(r *rank, reason string) {
+	gr.kind.lost(r, fmt.Sprintf("rank %d is lost (%s)", r.no, reason))
 }
 
 func (gr *group) fenceRank(w *worker) {
@@ -302,10 +363,10 @@ func (gr *group) fenceRank(w *worker) {
 // drop takes w out. The rest of its leases becomes pending, and its requests are closed.
 func (gr *group) drop(w *worker, as holderState, how back, reason string) {
 	a, r := w.agent, w.rank
-	newest := r.newest == &w.holder
+	newest := r.worker() == w
 	gr.ledger.dismiss(&w.holder, as, how, reason)
-	if a.byNumber[w.number] == w {
-		delete(a.byNumber, w.number)
+	if a.byNumber[w.calledBy()] == w {
+		delete(a.byNumber, w.calledBy())
 	}
 	a.workers = slices.DeleteFunc(a.workers, func(x *worker) bool { return x == w })
 	gr.workers = slices.DeleteFunc(gr.workers, func(x *worker) bool { return x == w })
@@ -316,7 +377,7 @@ func (gr *group) drop(w *worker, as holderState, how back, reason string) {
 		r.older--
 	}
 	gr.ledger.dirtyRank(r.account)
-	gr.kind.dropped(w)
+	gr.above.dropped(w)
 	gr.checkRecovery()
 }
 

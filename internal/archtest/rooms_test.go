@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"cmp"
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -42,12 +44,31 @@ func TestNoRoomUsesARoomAboveIt(t *testing.T) {
 	}
 }
 
-// TestEachRoomOwnsItsState: no room changes the state of another one. Only the state of the
-// turn belongs to all rooms.
+// TestEachRoomOwnsItsState: no room changes a field of another one, and none but the view
+// reads one. Only the state of the turn belongs to all rooms. A room may read the names that
+// shardsvc/doc.go lists. They never change.
 func TestEachRoomOwnsItsState(t *testing.T) {
+	names := docLists(t, " Names that never change:")[""]
+	read := map[string]bool{}
 	for _, u := range usesOfRooms(t) {
-		if u.written && rooms[u.to].name != "turn" {
-			t.Errorf("%s of room %s changes %s, which is state of room %s: ask that room by a method", u.file, rooms[u.from].name, u.what, rooms[u.to].name)
+		to := rooms[u.to].name
+		switch {
+		case !u.field || to == "turn":
+		case u.written:
+			t.Errorf("%s of room %s changes %s, which is state of room %s: ask that room by a method", u.file, rooms[u.from].name, u.what, to)
+		case rooms[u.from].name == "view":
+		case !slices.Contains(names, u.what):
+			t.Errorf("%s of room %s reads %s, which is state of room %s: ask that room by a method", u.file, rooms[u.from].name, u.what, to)
+		default:
+			read[u.what] = true
+		}
+	}
+	for _, name := range names {
+		if !read[name] {
+			t.Errorf("shardsvc/doc.go lists the name %s, and no room reads it", name)
+		}
+		if core(t).assigned[name] {
+			t.Errorf("shardsvc/doc.go says that %s never changes, and something is assigned to it", name)
 		}
 	}
 }
@@ -68,42 +89,26 @@ func TestTheViewChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRoomsAskOnlyWhatIsOffered: a room calls only those methods of another room that
-// shardsvc/doc.go lists. The core, which distributes the parts of a message, may call any
-// method.
+// TestRoomsAskOnlyWhatIsOffered: a room calls only those methods of another room, and of what
+// that room hands it, that shardsvc/doc.go lists. The core, which distributes the parts of a
+// message, may call any method, and the view any method of what it reads.
 func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
-	doc, err := os.ReadFile("../../shardsvc/doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	offered, asked := map[string][]string{}, map[string]map[string]bool{}
+	offered := docLists(t, " offers:", " offer:")
+	asked := map[string]map[string]bool{}
 	for _, r := range rooms {
 		asked[r.name] = map[string]bool{}
 	}
-	room := ""
-	for l := range strings.Lines(string(doc)) {
-		l, ok := strings.CutPrefix(strings.TrimRight(l, "\n"), "//")
-		if !ok {
-			continue
-		}
-		if name, ok := strings.CutPrefix(l, " The "); ok && (strings.HasSuffix(l, " offers:") || strings.HasSuffix(l, " offer:")) {
-			room, _, _ = strings.Cut(name, " ")
-			continue
-		}
-		if strings.HasPrefix(l, "\t") && room != "" {
-			offered[room] = append(offered[room], strings.Fields(l)...)
-		} else if l != "" {
-			room = ""
-		}
-	}
 	for _, u := range usesOfRooms(t) {
-		to := rooms[u.to].name
+		from, to := rooms[u.from].name, rooms[u.to].name
 		owner, method, ok := strings.Cut(u.what, ".")
-		if !ok || u.field || owner != to || to == "turn" || rooms[u.from].name == "core" {
+		if !ok || u.field || to == "turn" || from == "core" || from == "view" && owner != to {
 			continue
+		}
+		if owner != to {
+			method = u.what
 		}
 		if !slices.Contains(offered[to], method) {
-			t.Errorf("%s of room %s asks %s.%s, which the list in shardsvc/doc.go does not offer", u.file, rooms[u.from].name, to, method)
+			t.Errorf("%s of room %s asks %s of the %s, which the list in shardsvc/doc.go does not offer", u.file, from, method, to)
 		}
 		asked[to][method] = true
 	}
@@ -119,6 +124,32 @@ func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	}
 }
 
+// docLists gives the words of each list in shardsvc/doc.go whose heading ends so, by the room that
+// the heading names.
+func docLists(t *testing.T, ends ...string) map[string][]string {
+	doc, err := os.ReadFile("../../shardsvc/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, room, in := map[string][]string{}, "", false
+	for l := range strings.Lines(string(doc)) {
+		l, ok := strings.CutPrefix(strings.TrimRight(l, "\n"), "//")
+		if !ok {
+			continue
+		}
+		if slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(l, end) }) {
+			name, _ := strings.CutPrefix(l, " The ")
+			room, _, _ = strings.Cut(name, " ")
+			in = true
+		} else if strings.HasPrefix(l, "\t") && in {
+			lists[room] = append(lists[room], strings.Fields(l)...)
+		} else if l != "" {
+			in = false
+		}
+	}
+	return lists
+}
+
 // roomUse is one name that a file uses of another room.
 type roomUse struct {
 	from, to       int
@@ -127,7 +158,23 @@ type roomUse struct {
 	field, written bool   // a field; it is assigned to
 }
 
-func usesOfRooms(t *testing.T) []roomUse {
+// usage is what the files of the core use of each other.
+type usage struct {
+	uses     []roomUse
+	assigned map[string]bool // fields, as Type.name, to which any file assigns
+}
+
+func usesOfRooms(t *testing.T) []roomUse { return core(t).uses }
+
+func core(t *testing.T) usage {
+	u, err := readCore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+var readCore = sync.OnceValues(func() (usage, error) {
 	roomOf := map[string]int{}
 	for i, r := range rooms {
 		for _, f := range strings.Fields(r.files) {
@@ -137,7 +184,7 @@ func usesOfRooms(t *testing.T) []roomUse {
 	fset := token.NewFileSet()
 	paths, err := filepath.Glob("../../shardsvc/*.go")
 	if err != nil {
-		t.Fatal(err)
+		return usage{}, err
 	}
 	var files []*ast.File
 	for _, path := range paths {
@@ -145,18 +192,22 @@ func usesOfRooms(t *testing.T) []roomUse {
 			continue
 		}
 		if _, ok := roomOf[filepath.Base(path)]; !ok {
-			t.Errorf("%s stands in no room: give it one in this file", path)
+			return usage{}, fmt.Errorf("%s stands in no room: give it one in this file", path)
 		}
 		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
 		if err != nil {
-			t.Fatal(err)
+			return usage{}, err
 		}
 		files = append(files, f)
 	}
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
-	pkg, err := (&types.Config{Importer: importer.ForCompiler(fset, "gc", exports(t, "../../shardsvc"))}).Check("github.com/headrace/headrace/shardsvc", fset, files, info)
+	found, err := exports("../../shardsvc")
 	if err != nil {
-		t.Fatal(err)
+		return usage{}, err
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: importer.ForCompiler(fset, "gc", found)}).Check("github.com/headrace/headrace/shardsvc", fset, files, info)
+	if err != nil {
+		return usage{}, err
 	}
 	owner := map[types.Object]string{} // of fields and methods
 	for _, name := range pkg.Scope().Names() {
@@ -189,7 +240,7 @@ func usesOfRooms(t *testing.T) []roomUse {
 			return true
 		})
 	}
-	seen := map[roomUse]bool{}
+	seen, changed := map[roomUse]bool{}, map[string]bool{}
 	for id, o := range info.Uses {
 		switch x := o.(type) {
 		case *types.Var:
@@ -206,15 +257,18 @@ func usesOfRooms(t *testing.T) []roomUse {
 			u.what = owner[o] + "." + u.what
 		}
 		_, u.field = o.(*types.Var)
-		u.written = u.field && written[id]
+		if u.written = u.field && written[id]; u.written {
+			changed[u.what] = true
+		}
 		if u.from != u.to {
 			seen[u] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b roomUse) int {
+	uses := slices.SortedFunc(maps.Keys(seen), func(a, b roomUse) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.what, b.what))
 	})
-}
+	return usage{uses, changed}, nil
+})
 
 // assigned marks the field that an assignment changes.
 func assigned(l ast.Expr, written map[*ast.Ident]bool) {
@@ -227,17 +281,17 @@ func assigned(l ast.Expr, written map[*ast.Ident]bool) {
 }
 
 // exports finds the compiler's export data of each package that dir depends on.
-func exports(t *testing.T, dir string) func(path string) (io.ReadCloser, error) {
+func exports(dir string) (func(path string) (io.ReadCloser, error), error) {
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".")
 	list.Dir = dir
 	out, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		return nil, fmt.Errorf("go list: %w", err)
 	}
 	at := map[string]string{}
 	for l := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(l), "=")
 		at[path] = file
 	}
-	return func(path string) (io.ReadCloser, error) { return os.Open(at[path]) }
+	return func(path string) (io.ReadCloser, error) { return os.Open(at[path]) }, nil
 }
