@@ -42,14 +42,18 @@ func (lg *ledger) ack(a *speaker, k *Ack) {
 // in a row get one answer, that of the last one.
 func (lg *ledger) durable(a *speaker, k *Ack) {
 	lg.stats.Acks++
-	if n := len(lg.fx.Replies); n > 0 && a.session != 0 {
+	if a.session == 0 {
+		return
+	}
+	if n := len(lg.fx.Replies); n > 0 {
 		r := &lg.fx.Replies[n-1]
 		if r.Kind == ReplyAck && r.Code == Durable && r.Token == k.Token && r.To == a.session {
 			r.Prefix = max(r.Prefix, k.Prefix)
 			return
 		}
 	}
-	lg.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: Durable})
+	r := lg.newReply()
+	r.To, r.Kind, r.Token, r.Prefix, r.Code = a.session, ReplyAck, k.Token, k.Prefix, Durable
 }
 
 func (lg *ledger) refuse(a *speaker, k *Ack, code Code, reason string) {

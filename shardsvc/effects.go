@@ -151,19 +151,21 @@ type Reply struct {
 	State            State
 	Close            CloseCode
 	Join             JoinRefusal
+	Suspicion        Suspicion
+	Resume           Resume // JOIN: what the process said, or else its datasets
 	Refused          bool
+	Backfill         bool
+	Leads            bool // ends ahead of head, which is At
 	Worker           uint32
 	Dataset          DatasetID
 	Partition        PartitionNo
 	Pass             uint32
 	Tries            uint32
-	Suspicion        Suspicion
-	Backfill         bool
-	Leads            bool // ends ahead of head, which is At
 	Term             uint32
 	Epoch            uint32
 	Generation       uint32
 	PieceLo, PieceHi int32
+	Virtual          uint32 // with Round: the virtual rank of the stream, from 1; 0: none
 	Request          uint64
 	Token            Token
 	Segment          int64
@@ -177,9 +179,7 @@ type Reply struct {
 	Cut              *CutAnswer
 	Round            *rounds.Decision
 	RoundRows        []uint64   // of all ranks, of the rounds that are news
-	Virtual          uint32     // with Round: the virtual rank of the stream, from 1; 0: none
 	Again            *cut.Tally // the records in Units; nil: it is 0
-	Resume           Resume     // JOIN: what the process said, or else its datasets
 }
 
 // Piece is a part of a grant in the source's own coordinates.

@@ -8,37 +8,38 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// partition is one ordered sequence of records of a dataset.
+// partition is one ordered sequence of records of a dataset. What a grant and an ack read
+// stands first, because thousands of partitions take turns and are in no cache.
 type partition struct {
-	no        PartitionNo
 	ds        *dataset
-	identity  string
-	source    string // its identity at the source: identity without the virtual rank
-	name      string // for people: label
-	in        input  // of the dataset that it is of
+	passes    []*pass // begun and not folded, by number
+	holder    *holder // strict: who has its leases
+	young     *cutoff // its records before this are too old (old.go); nil: not known in this term
+	no        PartitionNo
 	virtual   uint32 // whose it is, from 1; 0: of no virtual rank
+	in        input  // of the dataset that it is of
+	queued    bool   // in ds.ready
+	asked     bool   // ReportNeedSegments was sent for this listing
+	drained   bool   // all passes are planned, nothing is pending
+	settled   bool   // ... and nothing is leased
+	gone      bool   // another partition has its identity now
+	dirty     bool
 	estimated bool
+	folded    uint32 // passes [0, folded) are settled and forgotten
 	line.Table
+	source string // its identity at the source: identity without the virtual rank
 
-	folded    uint32            // passes [0, folded) are settled and forgotten
-	units     [line.Kinds]int64 // of those
+	identity  string
+	name      string            // for people: label
+	units     [line.Kinds]int64 // of the folded passes
 	records   cut.Tally         // of those; private: see basis
 	boundDone int64             // of those, where acks fold: in the newest bound cut
-	passes    []*pass           // begun and not folded, by number
 
-	young    *cutoff     // its records before this are too old (old.go); nil: not known in this term
 	excluded []exclusion // in order of pass and place
 	dropped  []drop      // in order of pass and place
 
-	holder    *holder // strict: who has its leases
 	holderHas int     // leases
-	queued    bool    // in ds.ready
 	ended     *holder // of a virtual rank: who was told END
-	asked     bool    // ReportNeedSegments was sent for this listing
-	drained   bool    // all passes are planned, nothing is pending
-	settled   bool    // ... and nothing is leased
-	gone      bool    // another partition has its identity now
-	dirty     bool
 }
 
 // label is what people call p.
@@ -49,32 +50,33 @@ func (p *partition) label() string {
 	return p.identity
 }
 
-// pass is one reading of a partition. All positions are on its line.
+// pass is one reading of a partition. All positions are on its line. As in partition, what a
+// grant and an ack read stands first.
 type pass struct {
 	p *partition
-	n uint32
 	line.Line
+	frontier  int64     // everything below was planned
+	done      *line.Set // base and acks together; is base where acks fold
+	leases    *lease    // list through pnext
+	n         uint32
+	dirty     bool
+	gone      bool
+	dirtyAcks bool // unsaved or dropped has one
 
-	frontier int64 // everything below was planned
-	pending  line.Map
-	tries    line.Map // mirrors the `t` keys
-	base     line.Set
-	done     *line.Set // base and acks together; is base where acks fold
-	acks     []piece   // by start; only where acks do not fold
-	kinds    [line.Kinds]int64
-	folded   int64     // of kinds[acked]: units in base
-	records  cut.Tally // of those; private: see basis
+	pending                   line.Map
+	base                      line.Set
+	pendingUnits, leasedUnits int64
+	leaseCount                int
+	kinds                     [line.Kinds]int64
+	records                   cut.Tally // of those; private: see basis
+	tries                     line.Map  // mirrors the `t` keys
+
+	acks    []piece      // by start; only where acks do not fold
+	unsaved []int64      // where keys of acks begin that are to be written
+	dropped []line.Place // keys that are to be deleted, before
+	folded  int64        // of kinds[acked]: units in base
 
 	boundLow, boundUnits int64 // where acks fold: of the newest bound cut
-
-	pendingUnits, leasedUnits int64
-	leases                    *lease // list through pnext
-	leaseCount                int
-	dirty, gone               bool
-
-	unsaved   []int64      // where keys of acks begin that are to be written
-	dropped   []line.Place // keys that are to be deleted, before
-	dirtyAcks bool         // there is one or the other
 }
 
 // piece is a range that one rank acked at one step. Pieces that were folded together have

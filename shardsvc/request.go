@@ -1,7 +1,5 @@
 package shardsvc
 
-import "slices"
-
 // Limits on what one worker may ask for.
 const (
 	maxOpenRequests = 1024
@@ -235,11 +233,7 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	lg.stats.Grants++
 	ps, p := l.pass, l.pass.p
 	lo, hi := lg.pieces(l)
-	// Written in place: a Reply is too large to copy on the hot path.
-	lg.fx.Replies = slices.Grow(lg.fx.Replies, 1)
-	lg.fx.Replies = lg.fx.Replies[:len(lg.fx.Replies)+1]
-	r := &lg.fx.Replies[len(lg.fx.Replies)-1]
-	*r = Reply{}
+	r := lg.newReply()
 	r.To, r.Kind, r.Request, r.Token, r.Worker = l.w.session(), ReplyGrant, id, l.token, l.w.number
 	r.Dataset, r.Partition, r.Identity, r.Pass = p.ds.id, p.no, p.source, ps.n
 	r.Segment, r.Start, r.End, r.Tries = l.segment, l.start-l.shift, l.end-l.shift, l.tries.lost()

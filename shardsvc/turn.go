@@ -1,5 +1,7 @@
 package shardsvc
 
+import "slices"
+
 // turn is the state that all rooms share: the configuration of the job, how far its life
 // has come, and the Step that runs now.
 type turn struct {
@@ -33,6 +35,16 @@ func (t *turn) reply(r Reply) {
 type speaker struct {
 	name    string
 	session Session // 0: lost
+}
+
+// newReply appends a reply that is written in place: a Reply is too large to copy on the hot
+// path.
+func (t *turn) newReply() *Reply {
+	t.fx.Replies = slices.Grow(t.fx.Replies, 1)
+	t.fx.Replies = t.fx.Replies[:len(t.fx.Replies)+1]
+	r := &t.fx.Replies[len(t.fx.Replies)-1]
+	*r = Reply{}
+	return r
 }
 
 // Config of a core. Zero durations and counts take their defaults.

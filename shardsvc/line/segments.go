@@ -33,13 +33,13 @@ type Blocks struct {
 
 // Table lists the segments of one partition, as far as they are known.
 type Table struct {
-	Blocks
 	Segs     []Segment // in order of id, without those that Prune dropped
-	Pruned   bool      // Prune has dropped some
-	LastSeg  int64     // id of the last one listed, -1: none
 	Total    int64     // units listed
-	Count    int64     // blocks listed
 	Complete bool      // no segment will follow, and all ends are final
+	Pruned   bool      // Prune has dropped some
+	Blocks
+	LastSeg int64 // id of the last one listed, -1: none
+	Count   int64 // blocks listed
 }
 
 // Fits says whether a segment may be appended.
