@@ -4,7 +4,8 @@
 // when (Step), has it encode what became durable (Flush), commits that, and
 // only then sends the replies. It imports sources, shardsvc/line (ranges,
 // geometry, shuffle), shardsvc/cut (what a cut is), shardsvc/rounds (when a group
-// trains its next round) and the standard library.
+// trains its next round), shardsvc/gone (what a source has deleted of a cut's input) and
+// the standard library.
 //
 // The core has rooms. Each owns its state and stands above those it uses. A room asks
 // the one above it only through a small interface that it declares itself
@@ -157,7 +158,7 @@
 //	query_cut.go     kept cuts, marks to commit and to retain, the dry run of a rewind
 //	needed.go        from where on sources must keep their records
 //	trimmable.go     how far the table of segments may be trimmed
-//	gone.go          input that a cut needs and the source has deleted
+//	gone.go          what shardsvc/gone is told of partitions
 //
 // The core itself: one door.
 //

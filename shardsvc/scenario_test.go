@@ -78,7 +78,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		fmt.Fprintf(&out, "fenced %v, refused %q\n", plan.Fenced, plan.Refused)
 		if deleted != nil {
-			plan.Gone.tell(&out, "plan")
+			tellGone(&out, &plan.Gone, "plan")
 		}
 	case "plan_reclaim":
 		a := args{t, d.CmdArgs}
@@ -372,10 +372,10 @@ func (s *script) gone(out *bytes.Buffer, a args) {
 	all := []Deletion{a.deletion()}
 	for _, k := range s.w.core.Cuts() {
 		g := s.w.core.GoneOf(k.ID, all)
-		g.tell(out, fmt.Sprint("cut ", k.ID))
+		tellGone(out, &g, fmt.Sprint("cut ", k.ID))
 	}
 	plan := s.w.core.PlanRewind(nil, all)
-	plan.Gone.tell(out, "start")
+	tellGone(out, &plan.Gone, "start")
 }
 
 // deletion: the source has deleted all below `low` of a segment, or the whole.
@@ -383,7 +383,7 @@ func (a args) deletion() Deletion {
 	return Deletion{Dataset: 1, Source: a.word("source", "files:1"), Segment: a.num("seg", 0), Low: a.num("low", 0), All: a.has("all")}
 }
 
-func (g *Gone) tell(out *bytes.Buffer, what string) {
+func tellGone(out *bytes.Buffer, g *Gone, what string) {
 	for _, x := range g.Ranges {
 		fmt.Fprintf(out, "%s: %s passes %d+%d seg %d [%d, %d)", what, x.Label, x.Pass, x.Passes, x.Segment, x.Start, x.End)
 		if x.Stops {

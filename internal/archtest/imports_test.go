@@ -39,7 +39,8 @@ var rules = []struct {
 	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
 	{"shardsvc/line", []string{"sources"}}, // pure values
 	{"shardsvc/rounds", nil},               // a pure decision
-	{"shardsvc", []string{"shardsvc/cut", "shardsvc/line", "shardsvc/rounds", "sources"}},
+	{"shardsvc/gone", []string{"shardsvc/line"}},
+	{"shardsvc", []string{"shardsvc/cut", "shardsvc/gone", "shardsvc/line", "shardsvc/rounds", "sources"}},
 	{"shardsvc/oracle", []string{"sources", "shardsvc"}},
 	{"shardsvc/wire", []string{"shardsvc", "shardsvc/cut", "api/headrace/v1"}}, // the one translator
 	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
