@@ -186,7 +186,7 @@ func messageText(text []byte) string {
 func (a *agent) trace(ev hold.Event) {
 	switch ev := ev.(type) {
 	case *hold.Deliver:
-		a.w.tracef(a.name, "deliver to worker %d stream %d, sizes %v cuts %v: verdict %d", ev.Stream.Worker, ev.Stream.Number, ev.Sizes, ev.Takes, a.fx.Verdict)
+		a.w.tracef(a.name, "deliver to worker %d stream %d, sizes %v takes %v: verdict %d", ev.Stream.Worker, ev.Stream.Number, ev.Sizes, ev.Takes, a.fx.Verdict)
 	case *hold.Gone:
 		a.w.tracef(a.name, "worker %d is gone: %v ended=%v", ev.Worker, ev.Reason, ev.Ended)
 	case *hold.Exhausted:
