@@ -8,7 +8,7 @@
             stream.step()
 
 A batch is *yielded* when the loop gets it; step() says that it is in the model.
-What was yielded and not stepped when a trainer dies is delivered again.
+If a trainer dies, batches that were yielded and not stepped are delivered again.
 
     ck = headrace.Checkpointer("/ckpt", stream)
     restored = ck.restore()
@@ -23,57 +23,57 @@ File map:
     _trainer.py   init(), the process's one attachment to its agent, forks
     _pause.py     the pause of yields while a shared model is saved
     _control.py   the background thread: answers in, finding the agent again
-    _outbox.py    what it sends: messages and steps
+    _outbox.py    messages and steps that wait to be sent
     _trust.py     until when a stream may yield
-    _advice.py    what the log says when next() waits for this program
+    _advice.py    warnings when next() waits for this program itself
     _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent
     _unanswered.py  how long steps have been without an answer
-    _channel.py   a stream as its two threads share it
+    _channel.py   the state of a stream that its two threads share
     _dataset.py   Dataset.batches()
     _stream.py    Stream: iteration and steps
     _rounds.py    a stream whose batches are parts of rounds
     _pad.py       short batches at their full size
     _steps.py     Steps: one step of a bit_exact dataset at a time
     _feed.py      the data connection: credits out, frames in
-    _credits.py   how much is asked for ahead
+    _credits.py   how many batches a stream asks for ahead
     _batch.py     Batch
     _columns.py   Ragged, Bytes, schemas
     _frame.py     a frame's payload as numpy views
-    _ranges.py    which records a batch is
-    _claim.py     the same for a server that stores it with an update
+    _ranges.py    which records are in a batch
+    _claim.py     the same, for a server that stores it with an update
     _messages.py  the socket's messages
     _wire.py      a control connection that never blocks
     _receive.py   reading frames; a signal never loses a byte
     _regions.py   frames in shared memory
     _checkpoint.py  Checkpointer: what a program calls
     _writing.py     a checkpoint into a folder
-    _parts.py       one that several ranks write
+    _parts.py       a checkpoint that several ranks write
     _tostorage.py   from memory to storage
-    _staged.py      a copy in memory that goes when it is on storage
-    _binding.py     one that a framework writes
+    _staged.py      a copy in memory that is removed when it is on storage
+    _binding.py     a checkpoint that a framework writes
     _saved.py     Saved
     _covered.py   which rows of this process are in a checkpoint
     _flash.py     saves to memory, and from there to storage
     _memory.py    a rank's slots: which one is written
-    _copying.py   copies of a whole state, by some threads
-    _checksum.py  checksums of large memory, by some threads
+    _copying.py   copies of a whole state, by several threads
+    _checksum.py  checksums of large memory, by several threads
     _verified.py  slots that were compared with their checksums, for a restore
     _peers.py     checkpoints in the memory of other nodes
     _image.py     a state as a safetensors image
     _slots.py     slots: files that outlive the process
     _restore.py   going back to a checkpoint
-    _load.py      reading one without training
-    _retain.py    which checkpoints go
+    _load.py      reading a checkpoint without training
+    _retain.py    which old checkpoints are removed
     _cuts.py      ask, bind, drop, restore
-    _state.py     what is saved, as a tree and arrays
+    _state.py     a saved state: a tree and arrays
     _pickled.py   objects in files of their own
-    _files.py     parts of it in files of their own
-    _delta.py     of large tables only the rows that have changed
-    _basis.py     reading such a checkpoint: its base
+    _files.py     parts of a state in files of their own
+    _delta.py     checkpoints with only the changed rows of large tables
+    _basis.py     reading a delta: its base
     _manifest.py  a checkpoint on storage: reading and verifying it
-    _publish.py   writing it, so that power may fail at any call
-    _remove.py    removing it
+    _publish.py   writing a manifest, so that power may fail at any call
+    _remove.py    removing a checkpoint
     _push.py      push(), Pusher: records into a landing
     _chunk.py     the form of pushed records
     _master.py    requests to the master, for processes that push

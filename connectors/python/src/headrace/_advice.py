@@ -1,4 +1,4 @@
-"""What the log says when next() waits for something that only this program can do."""
+"""Warnings when next() waits for something that only this program can do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STUCK = 3.0  # seconds of waiting, before a word of advice
 
 
 def look_for_group(model: str) -> None:
-    """Warns if ranks seem to train in step while they read without rounds: one gets no batch, the
-    others wait for it in all-reduce, and nothing ends that."""
+    """Warns if ranks seem to train in step while they read without rounds. If one of them gets no
+    batch, the others wait for it in all-reduce for ever."""
     torch = sys.modules.get("torch.distributed")
     if model == "replicated" or torch is None or not torch.is_available() or not torch.is_initialized():
         return
@@ -32,7 +32,7 @@ def look_for_group(model: str) -> None:
 
 
 class Advice:
-    """Says each thing once for each wait. The control thread looks at each of its turns."""
+    """Gives each warning once for each wait. The control thread looks on each of its turns."""
 
     def __init__(self, channels: dict[int, Channel]) -> None:
         self._channels = channels
@@ -52,14 +52,14 @@ class Advice:
                 self._since.pop(channel.number, None)
 
     def _due(self, channel: Channel, now: float) -> bool:
-        """It has waited for long, and nothing was said yet."""
+        """Whether the stream has waited for long, and no warning was given yet."""
         if now - self._since.setdefault(channel.number, now) <= STUCK:
             return False
         self._since[channel.number] = float("inf")
         return True
 
     def _say_held(self, channel: Channel, now: float, held: int) -> None:
-        """Nothing ends while somebody holds unstepped batches, and it is we who do."""
+        """Warns that next() waits for batches that this process itself holds unstepped."""
         if self._due(channel, now):
             log.warning(
                 "%s: all other records are out or done, and next() waits while this process holds %d unstepped "
@@ -68,13 +68,13 @@ class Advice:
             )  # fmt: skip
 
     def _say_alone(self, channel: Channel, now: float) -> None:
-        """A rank that came alone gets nothing before the others have restored."""
+        """Warns that a rank which joined alone gets nothing before the others have restored."""
         if self._due(channel, now):
             log.warning("%s: next() waits: %s", channel.open["dataset"], channel.reason)
 
     def _read_in_turns(self, channel: Channel) -> bool:
-        """The thread that waits reads another stream of the same dataset, too. Nobody gets
-        the rows of that stream while it waits. Streams of virtual ranks, and of rounds, have their own shares."""
+        """Whether the waiting thread also reads another stream of the same dataset. Nobody gets
+        the rows of that stream meanwhile. Streams of virtual ranks, and of rounds, have their own shares."""
         if channel.open.get("virtual") is not None or channel.open.get("rounds"):
             return False
         return any(

@@ -13,7 +13,7 @@ from ._manifest import Manifest
 
 
 def state_of(manifest: Manifest, rank: int) -> dict[str, Any]:
-    """What a manifest says of the state: of a sharded checkpoint, of that rank's part."""
+    """The manifest's entry for the state; of a sharded checkpoint, for that rank's part."""
     state = manifest.fields.get("state")
     if isinstance(state, dict) and isinstance(state.get("shards"), dict):
         state = state["shards"].get(str(rank))
@@ -21,7 +21,7 @@ def state_of(manifest: Manifest, rank: int) -> dict[str, Any]:
 
 
 def base_of(manifest: Manifest, rank: int) -> Manifest | None:
-    """The base of a delta, or of a rank's part; None of what is whole. Raises CheckpointError."""
+    """The base of a delta, or of a rank's part; None if it is whole. Raises CheckpointError."""
     base = state_of(manifest, rank).get("base")
     if base is None:
         return None

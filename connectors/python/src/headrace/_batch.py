@@ -1,4 +1,4 @@
-"""Batch: what a trainer gets."""
+"""Batch: the rows that a trainer gets at a time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Batch(Mapping[str, Values]):
     its rows, ``len(batch.keys())`` its columns.
 
     After ``os.fork()`` (a `multiprocessing` or PyTorch worker that is forked) parent
-    and child may have the same memory: on Linux large frames come in memory that is
-    shared with the agent, and so what one of the two writes into an array the other
-    sees. Write into a copy there, or set HEADRACE_SHARED_FRAMES=0.
+    and child may have the same memory, because on Linux large frames come in memory
+    that is shared with the agent. If one of the two writes into an array, the other
+    one sees it. Write into a copy there, or set HEADRACE_SHARED_FRAMES=0.
     """
 
     __slots__ = ("_cache", "_ends", "_frame", "_global_rows", "_start", "_stop", "_stream", "number")
@@ -120,9 +120,9 @@ class Batch(Mapping[str, Values]):
 
     @property
     def last(self) -> bool:
-        """No batch behind this one is known: the end of the input is in sight.
+        """True if no batch after this one is known: the end of the input is near.
 
-        With rounds it is a decision, the same on every rank. Without them it is a hint:
+        With rounds it is exact, and the same on every rank. Without rounds it is a hint:
         rows of a worker that dies may still come.
         """
         try:
@@ -132,11 +132,11 @@ class Batch(Mapping[str, Values]):
 
     @property
     def global_rows(self) -> int:
-        """Rows of this round on all ranks together: what a loss that is a sum is divided by.
+        """Rows of this round on all ranks together. Divide a loss that is a sum by it.
 
-        It is known when the batch is yielded, and no rank asks another one for it. A
-        slice has that of its batch. With one rank, and no rounds, it is ``len(batch)``.
-        Raises ValueError without rounds, where ranks do not take batches together.
+        It is known when the batch is yielded; no collective is needed. A slice has the
+        number of its batch. With one rank, and no rounds, it is ``len(batch)``. Raises
+        ValueError with several ranks and no rounds: they do not take batches together.
         """
         try:
             rows = self._global_rows
@@ -164,7 +164,7 @@ class Batch(Mapping[str, Values]):
 
     @property
     def ranges(self) -> list[Range]:
-        """Which records these are: runs of rows, each of one segment, in order."""
+        """The records of the batch, as runs of rows, each of one segment, in order."""
         return _ranges.ranges(self._frame, self._start, self._stop)
 
     @property

@@ -55,8 +55,8 @@ class Stored(Manifest):
         return os.path.lexists(self.local + ".pinned")
 
     def fault(self) -> str | None:
-        """None: its files are as it says. Those that this rank needs lie on this machine then,
-        until drop()."""
+        """None: the files are as the manifest says. The files that this rank needs are then on
+        this machine, until drop()."""
         if wrong := _cut.wrong_inside(self.cut):
             return f"{self.path}: cut.{wrong}"
         try:
@@ -129,7 +129,7 @@ class Bucket:
 
     def fetch(self, manifest: Stored, rank: int) -> str:
         """The files of a checkpoint, as its manifest says, in a folder of this machine; of a
-        sharded one the part of a rank. The files of the others are compared where they lie.
+        sharded one the part of a rank. The files of other ranks are compared in the bucket.
         Raises CheckpointError."""
         known = self._fetched.get((manifest.cut_id, rank))
         if known is not None:
@@ -167,9 +167,9 @@ class Bucket:
         self._ask("remove", manifest.path, "removing a checkpoint")
 
     def sweep(self, newest: str, patience: float) -> None:
-        """Removes what killed saves have left, in which nothing has changed for that long.
+        """Removes leftovers of killed saves that have not changed for that long.
         newest: a manifest that was just written."""
-        self._ask("sweep", newest, "removing what killed saves have left", deadline_ms=int(patience * 1000))
+        self._ask("sweep", newest, "removing leftovers of killed saves", deadline_ms=int(patience * 1000))
 
 
 def _own(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Questions to the master about cuts: CALL, until its ANSWER has come."""
+"""Questions to the master about cuts: each CALL is kept until its ANSWER has come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._errors import HeadraceError
 
 
 class Answer(NamedTuple):
-    """What the master said."""
+    """The master's answer to a CALL."""
 
     code: str  # ok, refused, fenced, try, timeout, again
     reason: str
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 def again(units: Any, records: Any) -> str:
-    """What of acked input comes again, in words: records, where they were counted."""
+    """How much acked input comes again, in words: in records, if they were counted."""
     if not units:
         return ""
     rows, untold = (records.get("rows"), records.get("untold")) if isinstance(records, dict) else (None, None)
@@ -43,8 +43,8 @@ class _Call:
 
 
 class Calls:
-    """The calls of a process. A call is kept until it is answered, and is said
-    again on each new connection: the master answers a repeated one the same."""
+    """The calls of a process. A call is kept until it is answered, and is sent again on
+    each new connection. The master gives a repeated call the same answer."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
-"""One stream as its iterating thread and the control thread share it.
+"""The state of one stream that its iterating thread and the control thread share.
 
-Who writes what:
+Which thread writes which field:
 
     iterating thread   received, yielded, ledgers (append), data, waiting, totals
     stepping thread    stepped, under the control's lock
@@ -31,8 +31,8 @@ from ._unanswered import Unanswered
 
 
 class Signal:
-    """Wakes one waiter. A Condition would be left locked by a signal's exception
-    inside its Python code; a bare lock is acquired in C, or not at all."""
+    """Wakes one waiter. It uses a bare lock, because that is acquired in C or not at all. A
+    signal's exception inside the Python code of a Condition would leave it locked."""
 
     __slots__ = ("_token",)
 
@@ -45,8 +45,8 @@ class Signal:
             self._token.release()
 
     def wait(self, seconds: float) -> None:
-        """Returns when it was set, once for each time, or in time. The caller
-        looks at what it waits for before and after."""
+        """Returns once for each time that it was set, or after the time. The caller looks
+        before and after whether its condition holds."""
         self._token.acquire(timeout=max(0.0, seconds))
 
 
@@ -163,7 +163,7 @@ class Channel:
     def accept(self, frame: Frame, connection: int) -> bool:
         """Counts a frame; False if it came over a connection that is gone.
 
-        Counts it once: an interrupted next() comes again with the same frame.
+        It counts a frame once, although an interrupted next() comes again with the same one.
         """
         with self.lock:
             if self.connection != connection:
@@ -181,7 +181,7 @@ class Channel:
 
     def on_round(self, through: int, ends: bool) -> None:
         """ends: batches after `through` are never yielded. They count as not received, so
-        the next agent is not told of them."""
+        the next agent does not hear of them."""
         if ends:
             with self.lock:
                 self.received = min(self.received, through)
@@ -213,7 +213,7 @@ class Channel:
         self.drop()
 
     def forget(self, answered: bool) -> None:
-        """The stream is over. answered: all that was stepped is durable."""
+        """The stream is over. answered: all its steps are durable."""
         step_file, self.step_file = self.step_file, None
         if step_file is not None:
             step_file.close(remove=answered)
@@ -268,7 +268,7 @@ class Channel:
         return step if through == before else None
 
     def resume(self) -> dict[str, Any]:
-        """This stream for HELLO's `resume`: what we have and what was stepped."""
+        """This stream for HELLO's `resume`: the batches that we have, and their steps."""
         with self.lock:
             if not self.tracked:
                 through = acked = self.received

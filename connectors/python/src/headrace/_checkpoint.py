@@ -53,14 +53,14 @@ class Checkpointer:
 
     dir: the folder, the same for all ranks; or s3://bucket/prefix. stream: any stream of this process;
     default: the process's own attachment (headrace.init()). A cut spans all
-    datasets of the job. keep: how many checkpoints stay; pinned ones stay besides.
+    datasets of the job. keep: how many checkpoints stay; pinned ones stay in addition.
     sharded: each rank of a replicated model saves a part of its own; else rank 0
-    saves and the others follow. timeout: seconds for one save. pause_timeout: seconds
-    of it for which an exact save of a shared model may let all trainers wait.
+    saves and the others follow. timeout: seconds for one save. pause_timeout: the
+    seconds of it for which an exact save of a shared model may let all trainers wait.
 
-    memory: a save is a copy into memory that outlives this process, and goes to storage
-    from there; see docs/FLASH.md. For replicated and private models. slots: how many
-    such copies there are, at least 2. With sharded, each rank's part lies in its own
+    memory: a save copies the state into memory that outlives this process. The copy goes
+    to storage from there; see docs/FLASH.md. For replicated and private models. slots: the
+    number of such copies, at least 2. With sharded, each rank's part lies in its own
     memory, and a save with storage waits until the one before it is on storage.
 
     pickle: places in the state ("model", "models.0") of objects that are no arrays: each is
@@ -71,15 +71,14 @@ class Checkpointer:
     embedding tables. touch() tells which rows change. Then only every full_every-th save is
     whole; the others hold the rows that were touched since it. See docs/CHECKPOINTS.md.
     With memory=True a slot holds all of the state, and the delta is made on the way to
-    storage. The saves of a shared model are exact then.
+    storage. The saves of a shared model must then be exact.
 
     files: places in the state ("model", "optimizer") that get files of their own:
     model.safetensors has the model's own names, and any reader of the format opens it.
-    restore(only=["model"]) and headrace.load() read one without the others.
+    restore(only=["model"]) and headrace.load() read one file without the others.
 
-    One save is under way at a time: the next one waits for it, or with memory only until
-    it is whole in memory. An error of the background work is raised by the next call, and
-    by Saved.
+    One save is under way at a time: the next one waits for it (with memory: only until
+    it is whole in memory). The next call, and Saved, raise an error of the background work.
     """
 
     def __init__(
@@ -152,21 +151,21 @@ class Checkpointer:
         return Flash(self, slots)
 
     def prepare(self, state: Any) -> None:
-        """Makes room in memory for such a state, in the background, so that the first
-        save is as fast as any other. Needed only where no earlier checkpoint tells the
-        size. Does nothing without memory=True."""
+        """Allocates memory for such a state, in the background, so that the first save is as
+        fast as any other. Needed only if no earlier checkpoint tells the size. Does nothing
+        without memory=True."""
         if self._flash is not None:
             self._flash.prepare(state() if callable(state) else state)
 
     def touch(self, name: str, rows: Any) -> None:
         """A step changes these rows of an array that deltas= names: whole numbers from 0, in
-        any order, repeats allowed. Call it for every step, with the rows of all ranks where
-        they train one model: of a shared one in the function that gives the state, with what
-        the model's server knows.
+        any order, repeats allowed. Call it for every step. If ranks train one model, give the
+        rows of all ranks. With a shared model, call it in the function that gives the state,
+        with all rows that the model's server has changed.
 
-        The table may have grown: new rows are saved in any case. A row that it does not have
-        at the next save makes that raise CheckpointError. Raises ValueError of a name that
-        deltas= does not have, IndexError of a row below 0, TypeError.
+        The table may have grown: new rows are saved in any case. If the table does not have a
+        touched row at the next save, that save raises CheckpointError. Raises ValueError for a
+        name that deltas= does not have, IndexError for a row below 0, TypeError.
         """
         self._deltas.touch(name, rows)
 
@@ -175,30 +174,31 @@ class Checkpointer:
     def save(self, step: int, state: Any, *, exact: bool | None = None, storage: bool = True) -> Saved:
         """Saves the state as of step, with the records that are in it.
 
-        step: the last step that this rank has said, else ValueError. state: nested
+        step: the last step that this rank has reported, else ValueError. state: nested
         dicts, lists and tuples of numpy arrays, torch tensors, numbers, text, bytes
-        and None; else TypeError. Or a function that gives it, which is called when
-        it is to be copied. Returns when it is copied; of the rest Saved tells. Waits
-        for an earlier save, never for another rank's next batch.
+        and None; else TypeError. Or a function that returns such a state, called when
+        it is time to copy it. Returns when the state is copied; Saved tells the rest.
+        Waits for an earlier save, never for another rank's next batch.
 
         In a replicated model rank 0 saves; the other ranks call save() as well (it
         checks their step) and follow.
 
         With memory=True each rank copies its state into a slot, and save() returns.
-        storage=False: the checkpoint stays in memory only. Else it is written to storage
-        from the slot. A save never waits for storage: if the next one comes before
-        that, the newer one is written.
+        storage=False: the checkpoint stays in memory only. Otherwise it is written to
+        storage from the slot. A save never waits for storage: if the next save comes
+        before that, the newer one is written.
 
-        A shared model is changed by others meanwhile. exact=True: all trainers
-        finish their steps and wait (their next() does), while the state is copied
-        and the cut is frozen; then they go on, and the files are written. The
-        default where state is a function, as in ``save(step, server.pull)``. A
-        state that is no function must be the model itself then, in shared memory.
-        exact=False, the default for it: the cut is frozen and the state copied
-        then, so that the model holds at least the cut, and perhaps more.
+        Others change a shared model meanwhile. exact=True: all trainers finish their
+        steps and wait (in next()), while the state is copied and the cut is frozen.
+        Then they go on, and the files are written. This is the default if state is a
+        function, as in ``save(step, server.pull)``. If state is no function, it must be
+        the model itself, in shared memory. exact=False, the default for such a state:
+        the cut is frozen first and the state copied after it, so the model holds at
+        least the cut, and perhaps more.
 
-        Raises ValueError, TypeError, Fenced, CheckpointError (of an exact save: who
-        did not wait in time, or what broke it), and what an earlier save failed of.
+        Raises ValueError, TypeError, Fenced, and CheckpointError. If an exact save
+        fails, the error names the ranks that did not wait in time, or the reason. The
+        error of an earlier save is raised, too.
         """
         trainer, flash = self._trainer, self._flash
         trainer.check()
@@ -347,8 +347,8 @@ class Checkpointer:
         return self._frozen(asked)
 
     def _look(self) -> int:
-        """The highest order of the checkpoints in dir. A master that has lost its state
-        does not know of them, and what it freezes has to be newer."""
+        """The highest order of the checkpoints in dir. A master that has lost its state does
+        not know them, and the cuts that it freezes must have higher orders."""
         if self._after is None:
             self._after = _restore.highest_order(self._at, self._flash)
         return self._after
@@ -360,11 +360,11 @@ class Checkpointer:
     # Checkpoints that a framework writes.
 
     def cut(self, step: int | None = None) -> Cut:
-        """Freezes the cut at this rank's last stepped step, which must be `step`.
+        """Freezes the cut at this rank's last reported step, which must be `step`.
 
-        For a checkpoint that somebody else writes: take the cut, have the file
-        written, then bind() the two. Waits until all ranks have reported the step.
-        Raises ValueError, CheckpointError at the deadline, Fenced.
+        For a checkpoint that a framework writes: take the cut, have the file written,
+        then bind() the two. Waits until all ranks have reported the step. Raises
+        ValueError, CheckpointError at the deadline, Fenced.
         """
         self._trainer.check()
         self._raise_unseen()
@@ -385,13 +385,13 @@ class Checkpointer:
             ck.bind(cut, files=[cut.path + ".index", cut.path + ".data-00000-of-00001"])
 
         For a framework that writes its own checkpoint of a shared model: all trainers
-        finish their steps and wait until the block has ended; the cut is frozen then. In
-        the other kinds the cut is that of `step`, as cut() gives it, and the calling rank
-        must not train meanwhile. step: as in save().
+        finish their steps and wait until the block has ended; the cut is frozen then. For
+        the other model kinds the cut is the one of `step`, as cut() gives it, and the
+        calling rank must not train meanwhile. step: as in save().
 
-        If the block raises, there is no cut. Set `cut.path` to where the checkpoint lies,
-        as bind() names it: so a cut that is never bound can be told from one that a
-        framework carries. Raises as save() does.
+        If the block raises, there is no cut. Set `cut.path` to the checkpoint's path, as
+        for bind(): by the path the master tells a cut that was never bound from a cut that
+        a framework carries. Raises as save() does.
         """
         return _binding.exact(self, step)
 
@@ -405,18 +405,19 @@ class Checkpointer:
     ) -> str:
         """A checkpoint at path, a file or a folder, holds the model as of the cut.
 
-        Syncs it, writes its manifest (in the folder, or beside the file) and has the
-        master know. Gives the manifest's path. One rank calls it, when all files are
-        there. A step is that of a cut() of this object, else of a cut that can still
-        be asked for. Links are refused, and names that no manifest may have.
+        Syncs it, writes its manifest (in the folder, or beside the file) and tells the
+        master. Returns the manifest's path. One rank calls it, when all files are there.
+        Instead of a cut, a step may be given: the step of a cut() of this object, or one
+        for which a cut can still be asked. Links are refused, and so are names that no
+        manifest may have.
 
         files: these files in one folder are the checkpoint, as a framework writes it
         under a prefix. The manifest lies beside them, at
-        ``PATH.headrace-manifest.json``; path is the prefix, and Restored.path gives it
-        back. It may be left out where `cut.path` says it. step: with a shared model, the
-        step of the framework, which the manifest then tells (`ckpt list`, restore(step)).
+        ``PATH.headrace-manifest.json``. path is the prefix; it may be left out if
+        `cut.path` is set. Restored.path gives it back. step: with a shared model, the
+        step of the framework, which the manifest then has (`ckpt list`, restore(step)).
 
-        Raises ValueError of a step that this rank has not said, OSError,
+        Raises ValueError for a step that this rank has not reported, OSError,
         CheckpointError, Fenced.
         """
         return _binding.bind(self, cut_or_step, path, files, step)
@@ -426,21 +427,21 @@ class Checkpointer:
     def restore(self, step: int | str = "newest", *, only: Iterable[str] | None = None) -> Restored | None:
         """Goes back to a checkpoint: its state, and the input without its records.
 
-        step: "newest" (the newest whose files verify here), a step, or "start".
-        None: there is none, or "start" was asked for: everything is pending.
+        step: "newest" (the newest whose files verify here), a step, or "start". Returns
+        None if there is no checkpoint, or if "start" was asked for: everything is pending.
 
         With memory=True the newest may lie in this node's memory, if all ranks have it
-        there; Restored.source and .why say which one was taken. Arrays that come from
-        memory are the slot's own, and keep it from being written again: copy them into
-        the model, and let go of them.
+        in memory; Restored.source and .why say which one was taken. Arrays that come from
+        memory are the slot's own memory. While they live, the slot cannot be written
+        again: copy them into the model, and release them.
 
-        only: of the places that files= had named only these are loaded, and what has no file
-        of its own. The others are not in the state.
+        only: of the places that files= had named, load only these. Parts of the state
+        without a file of their own are always loaded.
 
         Collective in a replicated model: every rank calls it, once for each start of
-        the group; the first call fixes the checkpoint for all, and no rank gets a
-        batch before all have called. private: each rank goes back alone. shared: the
-        whole job does.
+        the group. The first call fixes the checkpoint for all, and no rank gets a batch
+        before all have called. private: each rank goes back alone. shared: the whole job
+        goes back.
 
         Raises CheckpointError, Fenced.
         """
@@ -456,7 +457,7 @@ class Checkpointer:
     # The end.
 
     def close(self) -> None:
-        """Waits for the save that is under way, and raises what it failed of."""
+        """Waits for the save that is under way, and raises its error if it failed."""
         self._finish()
         self._end_memory(ended=True)
         self._raise_unseen()
@@ -502,7 +503,7 @@ class Checkpointer:
             raise errors[0]
 
     def _reached(self, point: str) -> None:
-        """Called at each point of a save at which a crash makes a difference:
-        paused (all yields are), copying (half of it is in memory), captured, frozen,
-        sealed (it is whole in memory), staged (so is its delta), files, part, manifest (not
+        """Called at each point of a save at which a crash makes a difference: paused (all
+        yields are paused), copying (half of the state is in memory), captured, frozen, sealed
+        (the state is whole in memory), staged (its delta is, too), files, part, manifest (not
         yet renamed), renamed, bound. For tests, which override it."""
