@@ -1,12 +1,13 @@
-"""Claims: which records an update is made of, for a server that stores them with the update.
+"""Claims: the records of an update, for a server that stores them with the update.
 
-A batch that was stepped is never given out again. A batch whose trainer is killed between
-the update and step() is, and nobody but the server knows that the update arrived. A server
-that stores each update together with its claim, in one write, refuses the second one.
+A stepped batch is never given out again. But if a trainer is killed between the update
+and step(), its batch comes again, and only the server knows that the update arrived. If
+the server stores each update together with its claim, in one write, it can refuse the
+second update.
 
-Records come again in other batches than before: of other sizes, from other leases. So a
-claim names ranges of the source and not batches, and a server keeps the set of ranges
-that are in its model (`Applied`).
+Records come again in other batches: of other sizes, from other leases. So a claim names
+ranges of the source, not batches, and a server keeps the set of ranges that are in its
+model (`Applied`).
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class Claim:
         return np.concatenate([rows for rows, _ in self._rows]) if self._rows else np.empty(0, np.int64)
 
     def part(self, missing: Claim) -> Claim:
-        """What of it is in `missing`, which a server has answered. Only the rows of that
-        part may be in the next update."""
+        """The part of the claim that is in `missing`, the server's answer. Only the rows of
+        that part may be in the next update."""
         takes: list[Take] = []
         rows: list[tuple[NDArray[Any], NDArray[Any]]] = []
         if self.takes and not self._rows:
@@ -89,12 +90,12 @@ class Claim:
         return Claim(self.dataset, takes, rows)
 
     def data(self) -> dict[str, Any]:
-        """It as JSON knows values, for the way to a server."""
+        """The claim as values of JSON, to send it to a server."""
         return {"dataset": self.dataset, "takes": [[*take[:5], *take.token] for take in self.takes]}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Claim:
-        """What data() gave. Raises ValueError."""
+        """The claim that data() described. Raises ValueError."""
         try:
             dataset = _typed(data["dataset"], str)
             takes = [_take(*entry) for entry in data["takes"]]
@@ -163,8 +164,8 @@ class Applied:
             store(model, applied.data())  # both in one write, or neither
         return missing           # else: the trainer makes the update of this part alone
 
-    Its size follows the holes and the segments, not the records: neighbouring ranges are
-    one. One thread uses it.
+    Its size grows with the holes and the segments, not with the records, because
+    neighbouring ranges are joined. One thread uses it.
     """
 
     __slots__ = ("_sets",)
@@ -178,7 +179,7 @@ class Applied:
                 kept.add(_typed(start, int), _typed(end, int))
 
     def missing(self, claim: Claim) -> Claim:
-        """What of the claim is not in the model; equal to the claim if nothing is."""
+        """The part of the claim that is not in the model; equal to the claim if no part is."""
         takes: list[Take] = []
         for take in claim.takes:
             kept = self._sets.get((claim.dataset, *take.place))
@@ -200,7 +201,7 @@ class Applied:
             del self._sets[place]
 
     def data(self) -> list[list[Any]]:
-        """All of it as JSON knows values: of each segment its dataset, partition, pass and
+        """Everything as values of JSON: for each segment its dataset, partition, pass and
         name, and the ranges."""
         return [[*place, [list(r) for r in zip(s.starts, s.ends)]] for place, s in sorted(self._sets.items())]
 

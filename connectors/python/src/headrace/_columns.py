@@ -1,4 +1,4 @@
-"""Columns: how OPENED describes them, and what a trainer sees of the odd ones."""
+"""Columns: how OPENED describes them, and the types of columns that are no plain arrays."""
 
 from __future__ import annotations
 

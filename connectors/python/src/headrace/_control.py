@@ -1,7 +1,7 @@
 """The background thread that owns the control connection.
 
-It sends what other threads leave in the outbox, handles the agent's messages, keeps the
-watchdog, and finds an agent that was started again on its socket. Of a data connection it
+It sends the messages of the outbox, handles the agent's messages, keeps the watchdog, and
+finds an agent that was started again on its socket. It never reads a data connection; it
 only wakes up the reader.
 """
 
@@ -68,22 +68,22 @@ class Control:
     # Called by other threads.
 
     def start(self, deadline: float, patience: float) -> None:
-        """Says HELLO and starts the thread. An agent whose socket is there and that does not
-        answer on it may be about to be started again: it has patience seconds to come back.
+        """Says HELLO and starts the thread. If the agent's socket exists and nobody answers on
+        it, the agent may just be starting again: it has `patience` seconds to come back.
         Raises OSError, EOFError, HeadraceError."""
         self._meet_first(deadline, time.monotonic() + patience)
         self._thread = threading.Thread(target=self._run, name="headrace-control", daemon=True)
         self._thread.start()
 
     def call(self, fields: dict[str, Any]) -> int:
-        """Posts a CALL, behind the steps that were said before; gives its id."""
+        """Posts a CALL, after the steps that were said before. Returns its id."""
         with self.lock:
             number, message = self.calls.new(fields)
             self.outbox.post(message)
         return number
 
     def stop(self, patience: float) -> None:
-        """Sends what is left, waits for the answers to steps, says BYE."""
+        """Sends the remaining messages, waits for the answers to steps, says BYE."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._stop_by = time.monotonic() + patience
             self._stopping = True
@@ -344,8 +344,8 @@ class Control:
             connection.send(call)
 
     def _take_up(self) -> tuple[list[Channel], list[dict[str, Any]], list[bytes]]:
-        """Returns all streams, what to resume, and the calls without an answer. It empties the
-        outbox: its calls are among those, and its steps follow from the streams' state."""
+        """Returns all streams, their entries for `resume`, and the calls without an answer. It
+        empties the outbox: its calls are among those calls, and its steps are in the entries."""
         with self.lock:
             self.epoch += 1
             self.outbox.take_back()

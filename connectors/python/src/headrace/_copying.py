@@ -1,4 +1,4 @@
-"""Copies of a whole state, by some threads.
+"""Copies of a whole state, by several threads.
 
 One thread does not use all of a machine's memory bandwidth, and numpy and torch let other
 threads run while they copy. So the arrays are cut into parts, and each thread takes the
@@ -28,8 +28,8 @@ def threads() -> int:
 
 
 def each(jobs: list[Any], run: Callable[[Any], None], most: int | None = None) -> None:
-    """Runs the jobs, in any order, by at most that many threads, this one included. Raises
-    what the first one raised that failed."""
+    """Runs the jobs, in any order, by at most that many threads, this one included. If jobs
+    fail, raises the error of the first one."""
     most = min(threads() if most is None else most, len(jobs))
     waiting = collections.deque(jobs)
     failed: list[BaseException] = []
@@ -121,9 +121,9 @@ class Copy:
         each(odd + self._parts, part)
 
     def _shared(self, arrays: dict[str, Any]) -> bool:
-        """Several threads may copy. A tensor of a device is copied by the caller's thread, behind
-        what that one has begun there. And where torch uses several threads, it uses them for
-        copies, too."""
+        """Several threads may copy. The caller's thread copies a tensor of a device, so that the
+        copy comes after the work that this thread has queued there. If torch itself uses several
+        threads, it uses them for copies, too."""
         torch = sys.modules.get("torch")
         if torch is None:
             return True

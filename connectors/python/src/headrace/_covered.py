@@ -1,4 +1,4 @@
-"""Which of this process's rows are in a checkpoint, and what is said of the rest at the end."""
+"""Which of this process's rows are in a checkpoint; at the end it logs how many are not."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Covered:
         self.saved(self._cuts.get(step, 0))
 
     def inexact(self) -> None:
-        """Warns once of a save of a shared model that nobody said whether it is to be exact:
-        the job may be shared by default only."""
+        """Warns once if a shared model is saved and the program did not choose exact: the job
+        may be shared only because that is the default."""
         if self._said_inexact:
             return
         self._said_inexact = True
@@ -81,8 +81,8 @@ class Covered:
 
 
 def carried(trainer: Trainer, how: str = "") -> Covered:
-    """Of the checkpoints that a framework writes, with the records in them. how: what to do
-    to save the last rows; the first one counts that says it."""
+    """For checkpoints that a framework writes with the records in them. how: how to save
+    the last rows; the first call that says it counts."""
     found = next((c for c in trainer.covered if not c._directory), None)
     if found is None:
         found = Covered(trainer, how=how or _CARRY)

@@ -1,9 +1,9 @@
 """How many batches a stream asks for ahead of its trainer.
 
-What an agent has sent cannot be stolen and comes again if the trainer dies, so
-a slow trainer asks for little: the batch in hand and one more. A fast one with
-small batches asks for two frames of about 2 MiB, so that the cost of a frame is
-shared by many batches and the next frame is on its way while this one is used.
+Rows that an agent has sent cannot be stolen, and they come again if the trainer dies. So
+a slow trainer asks for little: the batch in hand and one more. A fast one with small
+batches asks for two frames of about 2 MiB. Then many batches share the cost of a frame,
+and the next frame is on its way while this one is used.
 """
 
 from __future__ import annotations

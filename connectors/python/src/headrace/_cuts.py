@@ -1,4 +1,4 @@
-"""What a trainer asks the master about cuts (docs/CUTS.md)."""
+"""A trainer's calls to the master about cuts (docs/CUTS.md)."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def ask(
     after: int = 0,
     memory: bool = False,
 ) -> Cut:
-    """Freezes the cut at step, once all have reported it; without a path it is
-    carried by a framework. exact: pause() of it was answered. after: as in restore().
+    """Freezes the cut at step, once all ranks have reported it. Without a path, a framework
+    carries the cut. exact: pause() for this cut was answered. after: as in restore().
     memory: the checkpoint lies in this node's memory, and may be written to path later.
     deadline: time.monotonic(). Raises CheckpointError, Fenced."""
     patience = deadline - time.monotonic()
@@ -114,15 +114,15 @@ def ask(
 
 
 def persist(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
-    """Has the agent write a checkpoint from its slot to storage. Gives why it did not;
-    empty: it did. Raises CheckpointError at the deadline."""
+    """Has the agent write a checkpoint from its slot to storage. Returns the reason if it did
+    not; empty: it did. Raises CheckpointError at the deadline."""
     answer = wait(trainer, {"call": "persist", "cut": cut, "path": slot}, deadline, f"writing {slot} to storage")
     return "" if answer.code == "ok" else answer.reason or answer.code
 
 
 def gather(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
     """Asks the agent to write the manifest of a sharded checkpoint in a bucket. The slot holds one
-    of its parts. Gives which parts are missing; empty: it is written. Raises CheckpointError."""
+    of its parts. Returns the missing parts; empty: it is written. Raises CheckpointError."""
     fields = {"call": "persist", "mode": "gather", "cut": cut, "path": slot}
     answer = wait(trainer, fields, deadline, f"writing the manifest of what lies in {slot}")
     if answer.code not in ("ok", "again"):
@@ -153,12 +153,12 @@ def restore(
     readable: list[str] | None = None,
 ) -> Answer:
     """Goes back to a cut, or to the start. The answer's code is ok, try or refused.
-    While the master cannot decide yet, it says why, and this calls again.
-    after: the highest order of the checkpoints that lie there; what is frozen from now
-    on is newer, also at a master that has lost its state and counts anew. memory: the
-    checkpoint comes from memory. readable: the cuts of all that this process can read from
-    there. One in memory is decided only when every rank has told what it can read. Raises
-    CheckpointError if none comes, and Fenced."""
+    While the master cannot decide yet, it says why, and this function calls again.
+    after: the highest order of the checkpoints in the folder. Cuts that are frozen from now
+    on are newer, also at a master that has lost its state and counts from the beginning.
+    memory: the checkpoint comes from memory. readable: the cuts that this process can read
+    from memory. A cut in memory is decided only when every rank has named its readable
+    ones. Raises CheckpointError if no decision comes, and Fenced."""
     fields: dict[str, Any] = {"call": "restore", "mode": mode, "path": path, "failed": failed, "after": after}
     if memory:
         fields["memory"] = True
@@ -189,7 +189,7 @@ def restore(
 
 
 def forget(trainer: Trainer, cut: str, reason: str) -> None:
-    """Says that nobody waits for the cut any more; its answer is not waited for."""
+    """Tells the master that nobody waits for the cut any more. Does not wait for the answer."""
     if trainer.control.fault is None:
         trainer.control.calls.forget(trainer.control.call({"call": "drop", "cut": cut, "reason": reason}))
 

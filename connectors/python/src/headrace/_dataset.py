@@ -49,45 +49,46 @@ class Dataset:
         """Opens a stream of batches of exactly `rows` rows.
 
         global_rows, in place of rows: the rows of one round on all ranks together.
-        Each rank gets its share; if they do not divide, the first ranks get one row
-        more. So a group of another size trains the same rounds. It needs rounds.
+        Each rank gets its share. If the rows do not divide evenly, the first ranks get
+        one row more. So a group of another size trains rounds of the same size. It needs
+        rounds.
 
-        Only the end of the input shortens a batch, or max_wait: seconds from its
-        first row after which it is yielded as it is. Without a row there is no
-        batch.
+        A batch is shorter only at the end of the input, or because of max_wait: so many
+        seconds after its first row, a batch is yielded as it is. Without a row there is
+        no batch.
 
         columns: which of the dataset's columns; default all.
         ack="auto": a batch counts as stepped when the next one is asked for; only
         for plain loops in the opening thread.
-        track=False: batches count as done when they were sent; what a killed
-        trainer had in hand is lost. step() does nothing.
+        track=False: batches count as done when they were sent. If a trainer is killed,
+        the batches in its hands are lost. step() does nothing.
 
         rounds=True: batch number r is this rank's part of round r of a synchronous
-        group, as in DDP. Either all ranks get round r, or none does, and the end of
-        the data is the same round on every rank; a rank without rows waits here. A
-        round that has waited for max_wait seconds (default 2) is yielded with the rows
-        that there are: a batch may have none. The model is replicated. next() raises
-        WorldChanged if a rank has ended. This is the default for a replicated model
-        of more than one rank. rounds=False says that the program balances the ranks
-        by itself: each gets what it asks for. docs/ROUNDS.md.
+        group, as in DDP. Either all ranks get round r, or none does, and the last round
+        is the same on every rank. A rank without rows waits here. After max_wait
+        seconds (default 2) a round is yielded with the rows that it has: a batch may
+        have none. The model is replicated. next() raises WorldChanged if a rank has
+        ended. This is the default for a replicated model of more than one rank.
+        rounds=False says that the program balances the ranks by itself: each gets what
+        it asks for. docs/ROUNDS.md.
 
         tail="pad": a batch with fewer rows than asked is filled up with its own rows, so
-        that shapes stay constant. ``batch.weight`` is 0 for those and 1 for the others:
-        multiply the loss of each row with it. ``len(batch)`` is the number of records.
+        that shapes stay constant. ``batch.weight`` is 0 for the added rows and 1 for the
+        others: multiply the loss of each row by it. ``len(batch)`` is the number of records.
 
-        tail="drop", with rounds: every batch has all its rows. What no full round has
-        at the end of the input is dropped: it counts as settled with the last round's
-        step, is in no model, and is listed (headrace status, headrace audit). Of an
-        input without an end it waits for more rows; no round is closed by max_wait.
+        tail="drop", with rounds: every batch has all its rows. At the end of the input,
+        rows that do not fill a round are dropped: they count as settled with the last
+        round's step, are in no model, and are listed (headrace status, headrace audit).
+        Of an input without an end, such rows wait for more rows; max_wait closes no round.
 
         Two streams of one dataset in one process share its records as two processes
-        do, and a stream gives no rows away to another one of its own process. So do
-        not read them in turns in one thread: one of them may wait for rows that the
-        other one has. Give each a thread that steps its batches.
+        do, and a stream gives no rows to another one of its own process. So do not read
+        them in turns in one thread: one of them may wait for rows that the other one
+        has. Give each a thread that steps its batches.
 
-        max_unanswered: of a shared model, the seconds for which steps may be without
-        an answer of the master before next() waits for it. So long at most a lost
-        node's steps come again. Default: the session's TTL.
+        max_unanswered: for a shared model. If the master has not answered a step for so
+        many seconds, next() waits for the answer. So if a node is lost, at most the
+        steps of that time come again. Default: the session's TTL.
 
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
@@ -169,15 +170,15 @@ class Dataset:
         """Opens a dataset with ``bit_exact``: yields, for one step at a time, the list
         of the batches of exactly `rows` rows of this rank's virtual ranks.
 
-        They are those virtual ranks v with v % world_size == rank, in their order.
-        A virtual rank's last batch may be shorter. After that the virtual rank is not in
-        the list any more. After the last batch of all of them there is no further list.
+        This rank has the virtual ranks v with v % world_size == rank, in their order.
+        A virtual rank's last batch may be shorter. After that the virtual rank is no
+        longer in the list. After the last batch of all of them there is no further list.
 
         rounds=True: every rank gets the same number of lists, so that a synchronous
         group (DDP) may reduce once for each. A rank whose virtual ranks have no record
         left gets empty lists until the last step of the group. next() raises
         WorldChanged if a rank has ended. This is the default for a replicated model of
-        more than one rank. rounds=False: a rank's last list is that of its own records.
+        more than one rank. rounds=False: a rank's lists end with its own records.
         docs/ROUNDS.md.
 
         columns, track: as in batches(). Raises what that does, and ValueError if

@@ -1,14 +1,14 @@
-"""Deltas: saves that hold, of large tables, only the rows that have changed since a base.
+"""Deltas: saves that hold only the rows of large tables that have changed since a base.
 
 The base is a whole checkpoint on storage. A delta holds all rows that were touched since
-then, so a restore reads one base and one delta, never a chain. Everything that is no table
-is whole in each of them. _basis.py reads them.
+then, so a restore reads one base and one delta, never a chain. Everything else in the
+state is whole in each delta. _basis.py reads them.
 
-Copies of the state are numbered. Of each row, touch() keeps the number of the newest copy
-before it. So the rows to save are known for whatever copy is to be written later, and
-whichever copy turns out to be the base: with memory=True copies lie in slots, and a newer
-one may take the place of one that waits for storage. Rows that were touched after the copy
-that is written are among them, with the values that they have in the copy.
+Copies of the state are numbered. For each row, touch() keeps the number of the newest copy
+before it. So the rows to save are known for any copy and any base. That is needed with
+memory=True: copies lie in slots, and a newer one may take the place of one that waits for
+storage. A delta may also have rows that were touched after its copy was made, with the
+values of the copy.
 
 A table may grow. A delta holds all rows that its base does not have, touched or not.
 """
@@ -143,8 +143,8 @@ class Deltas:
         return {place: self._checked(place, lambda value: None, {}) for place in self.names}
 
     def _checked(self, place: str, changed: _state.Changed, sizes: dict[str, int]) -> _state.Changed:
-        """Returns `changed` with a check: it raises CheckpointError if touch() was told of a row
-        that the table does not have. It also notes the number of the table's rows in sizes."""
+        """Returns `changed` with a check: it raises CheckpointError if touch() named a row that
+        the table does not have. It also notes the number of the table's rows in sizes."""
 
         def of(value: Any) -> Any:
             rows, table = int(value.shape[0]), self._tables.get(place)
@@ -161,7 +161,7 @@ class Deltas:
 
     def holds(self, cut: str, number: int) -> None:
         """Notes that the copy is the checkpoint of a cut. If a step is saved twice, both copies
-        have the same cut. The number of the older copy stays: from it more rows are saved."""
+        have the same cut. The number of the older copy stays, because it leads to more saved rows."""
         with self._lock:
             self._numbers.setdefault(cut, number)
             while len(self._numbers) > HELD:

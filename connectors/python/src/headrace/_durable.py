@@ -1,4 +1,4 @@
-"""What is on the disk before a checkpoint counts (docs/CHECKPOINTS.md, Writing one)."""
+"""Files and folders that must be on the disk before a checkpoint counts (docs/CHECKPOINTS.md, Writing one)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def room(path: str, need: int) -> Iterator[None]:
-    """Where there is none for `need` bytes at path, CheckpointError says so."""
+    """Raises CheckpointError if there is no room for `need` bytes at path."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def sync(path: str) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """Makes a folder and what is missing above it, durably."""
+    """Makes a folder and the missing folders above it, durably."""
     made, above = 0, folder
     while not os.path.isdir(above) and above != os.path.dirname(above):
         made, above = made + 1, os.path.dirname(above)
@@ -57,10 +57,10 @@ def make_folder(folder: str) -> None:
 
 
 def sync_above(path: str, must: int = 1) -> None:
-    """Makes the folders on the way to a file or folder durable, up to the root: what
-    was there before may be of another rank, or of a process that was killed before it
-    had synced it. Of those above the nearest `must` we may have no right to, or they
-    are of a kind that cannot be synced; they are as durable as they were."""
+    """Makes the folders above a file or folder durable, up to the root. Existing ones are
+    synced too: another rank may have made them, or a process that was killed before it had
+    synced them. The nearest `must` folders have to be synced. Folders above these may be
+    left out, if we have no right to open them or they cannot be synced."""
     path = os.path.realpath(path)
     while (above := os.path.dirname(path)) != path:
         try:

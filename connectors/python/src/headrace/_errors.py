@@ -1,4 +1,4 @@
-"""What goes wrong, in the words of who must act."""
+"""The errors of this package."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class DatasetError(HeadraceError):
 
 
 class Fenced(HeadraceError):
-    """This process is not of the group any more.
+    """This process does not belong to the group any more.
 
-    What it has in hand belongs to others now, and it cannot save a checkpoint. It ends,
-    and a new process of the rank goes on. Or it calls ``shutdown()``, ``init()`` and
-    ``Checkpointer.restore()``, for example in a notebook.
+    Its rows belong to others now, and it cannot save a checkpoint. Let it end; a new process
+    of the rank goes on. Or call ``shutdown()``, ``init()`` and ``Checkpointer.restore()``,
+    for example in a notebook.
     """
 
 
 class WorldChanged(Fenced):
-    """A rank of the group has ended, has left, or came again: no later round goes.
+    """A rank of the group has ended, has left, or was started again: there are no more rounds.
 
     Start the whole group again; it goes on from its newest checkpoint. If a rank only
     closed its stream early, the others may still save.
@@ -55,7 +55,7 @@ class PushError(HeadraceError):
 
 
 class MasterUnavailable(PushError, ConnectionError):
-    """The master did not take the records in time. What was committed stays; push again."""
+    """The master did not take the records in time. Committed records stay; push again."""
 
 
 class UnsteppedWarning(UserWarning):

@@ -1,7 +1,7 @@
 """The data connection of a stream: credits out, frames in.
 
-Owned by the iterating thread. Everything here may be broken off by a signal's
-exception and is taken up by the next call where it was.
+Owned by the iterating thread. A signal's exception may interrupt everything here; the next
+call goes on where it was.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Feed:
         self._since = 0.0  # when the trainer got the current frame; 0: it has none
 
     def frame(self, yielded: int) -> Frame | None:
-        """The frame that holds the batch behind yielded; None at the end."""
+        """The frame that holds batch yielded + 1; None at the end."""
         channel = self._channel
         if channel.fault is not None:
             self._drop()

@@ -58,8 +58,8 @@ def free(given: dict[str, str], folder: str) -> dict[str, str]:
 
 
 def of_state(state: dict[str, Any], listed: Iterable[dict[str, Any]], where: str) -> dict[str, str]:
-    """The file of each place, as a manifest says it; that of "" has the rest. Raises
-    CheckpointError of one that the manifest does not list."""
+    """The file of each place, by the manifest; the file of "" has the rest. Raises
+    CheckpointError if the manifest does not list a file."""
     files = dict(state.get("own") or {})
     if state.get("file") is not None:
         files[""] = state["file"]
@@ -71,8 +71,8 @@ def of_state(state: dict[str, Any], listed: Iterable[dict[str, Any]], where: str
 
 
 def wanted(files: dict[str, str], only: Iterable[str] | None, where: str) -> dict[str, str]:
-    """Those of the places in `only`, and of what has no file of its own. None: all. Raises
-    CheckpointError of a place that has none."""
+    """The files of the places in `only`, and the file of the rest. None: all. Raises
+    CheckpointError for a place that has no file of its own."""
     if only is None:
         return files
     asked = [only] if isinstance(only, str) else list(only)

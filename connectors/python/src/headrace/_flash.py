@@ -63,15 +63,15 @@ class Pinned:
 
     def arrays(self) -> dict[str, Any]:
         """The arrays where they lie: as long as this is open, nobody writes them. Raises
-        CheckpointError: the memory is not as it was written."""
+        CheckpointError if the memory has changed since it was written."""
         fault = self._reading.fault()
         if fault is not None:
             raise CheckpointError(fault)
         return _image.load(self._reading.memory, self.size, self.tree)
 
     def write(self, path: str) -> dict[str, Any]:
-        """Writes the image as a file, durably; gives its entry in the manifest. Raises
-        CheckpointError: the memory is not as it was written."""
+        """Writes the image as a file, durably. Returns its entry in the manifest. Raises
+        CheckpointError if the memory has changed since it was written."""
         crc = 0
         with room(path, self.size), open(path, "wb", buffering=0) as file:
             for part in _slots.chunks(self._reading.memory, self.size):
@@ -98,8 +98,8 @@ def about_of(
     base: _state.Base | None = None,
     own: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """What a slot says of its checkpoint, which may go to that directory. shard: it is the
-    rank's own part of one. base: of a delta. own: places that have files of their own there."""
+    """The description of a checkpoint in its slot. It may go to that directory. shard: it is
+    the rank's own part of one. base: of a delta. own: places that get files of their own."""
     name = f"state-rank-{rank}.safetensors" if shard else FILE_NAME
     state = {"format": _state.FORMAT, "version": _state.VERSION, "tree": tree, "file": name}
     if base is not None:
@@ -326,7 +326,7 @@ class Flash:
         self.memory.warm(_memory.size_of(layout.size), layout)
 
     def close(self, ended: bool) -> None:
-        """ended: the trainer ends as it should. Then slots go whose checkpoint is on storage."""
+        """ended: the trainer ends without an error. Then slots whose checkpoint is on storage are removed."""
         self.wait()
         self._verified.close()
         newest = self.memory.newest()

@@ -40,7 +40,7 @@ SPAN = np.dtype(
 
 
 class Names:
-    """What partitions and segments are called, as a stream has been told."""
+    """The names of partitions and segments that a stream has received."""
 
     __slots__ = ("partitions", "segments")
 

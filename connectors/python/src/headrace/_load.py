@@ -15,9 +15,10 @@ def load(path: str | os.PathLike[str], *, only: Iterable[str] | None = None, ran
     """The state in a checkpoint, for a program that does not train: to serve or to look at a
     model. It needs no agent, and changes nothing at the job.
 
-    path: a checkpoint's folder. only: of the places that files= had named only these are read,
-    and what has no file of its own; the files of the others need not be there. rank: whose part
-    of a sharded checkpoint. Size and checksum of each file that is read are compared.
+    path: a checkpoint's folder. only: of the places that files= had named, read only these.
+    Parts of the state without a file of their own are always read. The files of the others
+    need not be there. rank: of a sharded checkpoint, the part of this rank. Size and checksum
+    of each file that is read are compared.
 
     Raises CheckpointError. Its pickled objects are not loaded.
     """
