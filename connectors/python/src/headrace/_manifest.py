@@ -1,7 +1,7 @@
 """A checkpoint on storage: its folder, its files and the manifest that makes it one.
 
-docs/CHECKPOINTS.md is the format; the Go package flashckpt/manifest reads and
-writes the same. What a cut is, _cut says: load() checks its head, verify() all of it.
+docs/CHECKPOINTS.md is the format; the Go package flashckpt/manifest reads and writes the
+same. _cut.py has the rules of a cut: load() checks its head, verify() all of it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _crc64: Any = None
 
 
 class Damaged(CheckpointError):
-    """A manifest, a part or a file that does not count: the message names it and why."""
+    """A manifest, a part or a file that does not count: the message names it and the reason."""
 
 
 class Newer(CheckpointError):
-    """A newer version wrote it: it may be perfectly good, and is not touched."""
+    """A newer version wrote it. It may be good, and nothing of it is touched."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Manifest:
 
     @property
     def frozen(self) -> tuple[int, int, str]:
-        """What sorts checkpoints by when their cuts were frozen, whatever the clocks
-        say; those of older versions, which have no order, come first, by their
-        writers' clocks."""
+        """A key that sorts checkpoints by the order in which their cuts were frozen. It does
+        not depend on clocks, except for checkpoints of older versions, which have no order:
+        they come first, by their writers' clocks."""
         return (self.order, self.epoch, str(self.fields["created"]))
 
     @property
@@ -175,11 +175,11 @@ class Remote(Protocol):
 
 
 def find(directory: str | Remote, bad: list[str] | None = None) -> list[Manifest]:
-    """The good manifests of a directory, its own and those one level below: newest
-    first, as they were frozen; those of older versions, which do not know it, behind
-    the others, by epoch and step (shared: by epoch and clock, for each process of a
-    rank counts its own steps). What is wrong with the others goes to `bad`. Raises
-    CheckpointError where the directory itself cannot be read."""
+    """The good manifests of a directory: its own, and those one level below. The one whose
+    cut was frozen last comes first. Manifests of older versions, which have no order, come
+    after the others, by epoch and step (shared: by epoch and clock, because each process of
+    a rank counts its own steps). The reasons why others do not count go to `bad`. Raises
+    CheckpointError if the directory itself cannot be read."""
     if not isinstance(directory, str):
         return directory.find(bad)
     found: list[Manifest] = []
@@ -239,7 +239,7 @@ def is_ours(path: str) -> bool:
 
 
 def verify(manifest: Manifest) -> str | None:
-    """Reads all files and the whole cut; None if they are as they must be, else what is not."""
+    """Reads all files and the whole cut. Returns the first fault; None: there is none."""
     if wrong := _cut.wrong_inside(manifest.cut):
         return f"{manifest.path}: cut.{wrong}"
     root = os.path.realpath(manifest.folder)
@@ -261,7 +261,7 @@ def verify(manifest: Manifest) -> str | None:
 
 
 def own_folder(path: str) -> bool:
-    """folder_name gave the folder its name: all that is in it is the checkpoint's."""
+    """Whether folder_name() named the folder: then everything in it belongs to the checkpoint."""
     return bool(_FOLDER.match(os.path.basename(path)))
 
 

@@ -1,8 +1,8 @@
 """The master, for processes that push: where it is, the proof, requests.
 
 HTTP/1.1 on the master's own port, after the proof that both sides know the token
-(docs/PROTOCOL.md, The proof). The token is never sent. Over TLS the caller's certificate
-counts, and a token goes inside of it.
+(docs/PROTOCOL.md, The proof). Without TLS the token is never sent. With TLS the caller's
+certificate counts, and a token is sent inside the TLS session.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Later(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """Where a master is and what to show it. It can be pickled."""
+    """The address of a master, and the token and certificates to show it. It can be pickled."""
 
     address: str | None  # None: what the state folder says
     state: str
@@ -80,7 +80,7 @@ class Target:
         env: Mapping[str, str] | None = None,
     ) -> Target:
         """Arguments, else HEADRACE_*, else the state folder, as the tools do it. If the address
-        and the token are said, ./headrace.yaml is not read."""
+        and the token are given, ./headrace.yaml is not read."""
         env = os.environ if env is None else env
         address = master or env.get("HEADRACE_MASTER") or None
         if token is None and token_file is None:
@@ -256,8 +256,8 @@ class Master:
         return _loopback(_split(self.target.where())[0])
 
     def ask(self, method: str, path: str, body: bytes | None = None, within: float = _ANSWER_SECONDS) -> dict[str, Any]:
-        """The answer's JSON. It waits and asks again while the master is away or says "later",
-        and if there is no answer within so many seconds.
+        """The answer's JSON. It waits and asks again while the master is away or answers
+        "later", and also if there is no answer within so many seconds.
 
         Raises DatasetError, PushError, and MasterUnavailable after `patience` seconds, also if
         the master has not answered by then. With patience=0 it asks once, and waits `within`.
@@ -290,7 +290,7 @@ class Master:
             self._closed.wait(pause)
 
     def tell(self, reason: str) -> None:
-        """Says why nothing goes on."""
+        """Tells why the request waits."""
         self._waits.tell(reason)
         if self._on_wait is not None:
             self._on_wait(reason)
@@ -349,8 +349,8 @@ class Master:
             connection.close()
 
     def close(self) -> None:
-        """Ends the connections, also those in use: a request that waits raises PushError. What
-        the master has begun may still become visible."""
+        """Ends the connections, also those in use: a request that waits raises PushError. A
+        commit that the master has begun may still become visible."""
         self._closed.set()
         if self._pid == os.getpid():
             with self._lock:
@@ -364,8 +364,8 @@ class Master:
 
 
 def _pieces(sock: socket.socket, body: bytes, until: float | None) -> Iterator[memoryview]:
-    """Each piece has its own time to leave, so that a slow link makes progress: the time of a
-    socket's sendall() is for all of what it is given."""
+    """Cuts a body into pieces, each with its own time to leave, so that a slow link makes
+    progress: a socket's timeout covers everything that one sendall() sends."""
     whole = memoryview(body)
     for at in range(0, len(body), _PIECE):
         sock.settimeout(_left(_ANSWER_SECONDS, until))
@@ -412,7 +412,7 @@ def _answer(reply: http.client.HTTPResponse, text: bytes) -> dict[str, Any]:
 
 
 class _Waits:
-    """Tells in the log why nothing goes on: after two seconds, and then every ten."""
+    """Logs why a request waits: after two seconds, and then every ten."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -48,8 +48,8 @@ class Written:
 class Memory:
     """The slots of one rank.
 
-    The newest complete slot is never written while no other one is complete. A slot
-    that somebody reads is pinned: it is passed over, and nobody waits for it.
+    The only complete slot is never overwritten. A slot that somebody reads is pinned: the
+    writer takes another one, and nobody waits.
     """
 
     def __init__(self, folder: Folder, rank: int, slots: int, more: int = 0) -> None:
@@ -103,7 +103,7 @@ class Memory:
             return Written(slot, number, layout.size, flat.tree, replaced)
 
     def _do_without(self, index: int, error: OSError) -> None:
-        """There is no room for a slot that need not be."""
+        """Goes on without an extra slot, because there is no room for it."""
         log.warning(
             "no room for one more copy of the state, which is used while a checkpoint goes to another node: %s. A "
             "crash meanwhile may go back to that one",
@@ -116,7 +116,7 @@ class Memory:
             os.unlink(slot.path)
 
     def complete(self, written: Written, about: bytes, cut: str) -> None:
-        """Writes what is said of the copy, and the end mark."""
+        """Writes the description of the copy, and the end mark."""
         slot = written.slot
         assert slot.memory is not None
         crc = _slots.image_crc(slot.memory, written.image)
@@ -290,9 +290,9 @@ class InMemory(Manifest):
             once.close()
 
     def load(self) -> tuple[Any, dict[str, Any]]:
-        """The tree of the state and its arrays, which are the slot's own memory.
-        What is written to them stays in this process. The slot is pinned while one of
-        them lives, and since it was compared with its checksum. Raises CheckpointError."""
+        """The tree of the state and its arrays, which are the slot's own memory. Writes to
+        them stay in this process. The slot is pinned from the comparison with its checksum
+        until none of the arrays lives any more. Raises CheckpointError."""
         reading = self.verified.take(self) if self.verified is not None else None
         reading = reading or opened(self)
         try:

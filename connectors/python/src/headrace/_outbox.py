@@ -1,15 +1,14 @@
-"""What this process says to its agent, in order: messages and steps that wait to be sent.
+"""Messages and steps of this process that wait to be sent to its agent, in order.
 
 step() sends the step in the caller's own thread. So a step has left the process when step()
 returns, even if the process is killed the next moment. The exception are steps that follow
-each other within THICK. They are left to the control thread, which sends them together every
-LINGER seconds, because a system call for each step would slow such a loop down by several
-percent.
+each other within THICK seconds. The control thread sends these together every LINGER seconds,
+because a system call for each step would slow such a loop down by several percent.
 
 A process that is killed loses the steps that it had not sent. In a `shared` model the step
-file has them; without one, those batches come again. In the other kinds the next process goes
-back to a checkpoint, whose steps were sent. There LINGER is longer, because each send wakes up
-agent and master and ends in an fsync.
+file has them; without one, those batches come again. In the other model kinds the next process
+goes back to a checkpoint, whose steps were sent. There LINGER is longer, because each send
+wakes up agent and master and ends in an fsync.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ class Outbox:
         self._bell.ring()
 
     def step_sent(self) -> bool:
-        """Sends the one step that waits now, if it can be and does not come thick. The
-        caller holds the lock.
+        """Sends the one step that waits now, if it can be sent and no other step was said just
+        before. The caller holds the lock.
 
-        A signal's exception in between has it sent twice, which is as good as once.
+        After a signal's exception it may be sent twice, which does no harm.
         """
         connection, now = self.connection, time.monotonic()
         thick = now - self._stepped < THICK

@@ -1,4 +1,4 @@
-"""Short batches at their full size: rows again, with weight 0."""
+"""tail="pad": short batches are filled up with rows of their own, with weight 0."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _weighted(batch: Batch, rows: int) -> Batch:
 
 
 def padded(column: Any, have: int, rows: int) -> Any:
-    """The column with `rows` rows: its own first, then the same ones again. Of a batch
+    """The column with `rows` rows: its own first, then the same ones again. For a batch
     without a row: zeros and empty rows."""
     if have == rows:
         return column

@@ -1,7 +1,7 @@
 """The pause of yields while somebody saves a shared model (docs/CUTS.md).
 
 The agent begins a pause with PAUSE_YIELDS. From then on next() hands out no batch,
-except one that its thread may need to finish a step. When all that was yielded is
+except one that its thread may need to finish a step. When all yielded batches are
 stepped, the control thread sends YIELDS_PAUSED after the STEPs. The pause ends with
 PAUSE_YIELDS off, or when a control connection begins.
 
@@ -79,9 +79,8 @@ class Yields:
     # The iterating threads.
 
     def enter(self, channel: Channel, number: int) -> None:
-        """Waits until batch `number`, which the caller has counted as yielded, may be.
-
-        It is not counted while it waits. Raises what ends the stream.
+        """Waits until batch `number` may be yielded. The caller has counted it as yielded
+        already; while this waits, it is not counted. Raises the error that ends the stream.
         """
         me, began = get_ident(), time.monotonic()
         try:
@@ -101,7 +100,7 @@ class Yields:
             channel.yields_paused_seconds += time.monotonic() - began
 
     def _needs(self, me: int) -> bool:
-        """Without another batch what was yielded may never be stepped."""
+        """Whether the thread may need another batch before it can step the yielded ones."""
         unstepped = [channel for channel in self._channels() if _unstepped(channel)]
         if any(me == (channel.stepper or channel.iterator) for channel in unstepped):
             return True

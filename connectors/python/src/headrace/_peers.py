@@ -25,7 +25,7 @@ FORGET_SECONDS = 10.0
 
 
 class Peers:
-    """What the agent does for a trainer with the agents of other nodes."""
+    """Asks the agent of this node to find and copy checkpoints at the agents of other nodes."""
 
     def __init__(self, trainer: Trainer, folder: Folder, any_rank: bool) -> None:
         """any_rank: the state of any rank is that of this one."""
@@ -39,8 +39,8 @@ class Peers:
         return int(self._trainer.control.welcome.get("replicas", 0))
 
     def find(self, known: list[str]) -> tuple[list[AtPeer], list[str]]:
-        """What lies in the memory of other nodes beside the cuts in `known`, and why some
-        of it does not count."""
+        """The checkpoints in the memory of other nodes, without the cuts in `known`, and the
+        reasons why some do not count."""
         if not self._trainer.control.welcome.get("peers"):
             return [], []
         self.clean()
@@ -78,13 +78,13 @@ class Peers:
         return path
 
     def forget(self) -> None:
-        """Has the copies of this rank removed: its last checkpoint is on storage."""
+        """Has the copies of this rank removed. Called when its last checkpoint is on storage."""
         if self._trainer.control.welcome.get("replicas"):
             with contextlib.suppress(HeadraceError):
                 self._call(FORGET_SECONDS, mode="forget")
 
     def clean(self) -> None:
-        """Removes what was brought: who reads it has it mapped."""
+        """Removes copies that were brought here. Readers keep theirs mapped."""
         self._brought.clear()
         start = f"rank-{self._trainer.rank}-brought-"
         for name in os.listdir(self._folder.path):

@@ -1,6 +1,6 @@
-"""Writing a manifest: what it says of its files, and the rename that makes a checkpoint.
+"""Writing a manifest: the entries of its files, and the rename that makes a checkpoint.
 
-docs/CHECKPOINTS.md has the order of the calls, so that power may fail between any two.
+docs/CHECKPOINTS.md has the order of the calls. In this order, power may fail between any two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._version import __version__
 
 
 def describe(folder: str, path: str) -> dict[str, Any]:
-    """Syncs a file and says what its manifest must of it; path is relative."""
+    """Syncs a file and returns its entry for the manifest; path is relative."""
     full = os.path.join(folder, path)
     with open(full, "rb", buffering=0) as file:
         crc, size = _manifest._sum(file)
@@ -29,9 +29,8 @@ def describe(folder: str, path: str) -> dict[str, Any]:
 
 
 def describe_all(where: str) -> tuple[str, list[dict[str, Any]]]:
-    """Where the manifest of a framework's file or folder belongs, and its files,
-    all of them durable. Raises OSError, and CheckpointError of what a reader would
-    not take."""
+    """The place of the manifest of a framework's file or folder, and its files, all of them
+    durable. Raises OSError, and CheckpointError for a file that no reader would accept."""
     if not os.path.isdir(where):
         folder, name = os.path.split(where)
         _bindable(where, name)
@@ -59,8 +58,8 @@ def place_of(where: str) -> str:
 
 
 def describe_files(where: str, paths: list[str]) -> tuple[str, list[dict[str, Any]]]:
-    """Where the manifest of files with the prefix `where` belongs, and the files, all of
-    them durable. Raises OSError, and CheckpointError of what a reader would not take."""
+    """The place of the manifest of files with the prefix `where`, and the files, all of them
+    durable. Raises OSError, and CheckpointError for a file that no reader would accept."""
     folder, name = os.path.split(where)
     if not paths:
         raise CheckpointError(f"{where}: files= names no file: a checkpoint has at least one")
@@ -76,7 +75,7 @@ def describe_files(where: str, paths: list[str]) -> tuple[str, list[dict[str, An
 
 
 def _bindable(path: str, name: str) -> None:
-    """Raises CheckpointError of a file or folder whose checkpoint would never verify."""
+    """Raises CheckpointError for a file or folder whose checkpoint would never verify."""
     if os.path.islink(path):
         raise CheckpointError(
             f"{path} is a link, to {os.path.realpath(path)}: a checkpoint's files lie in its folder, so that they stay "
@@ -127,8 +126,8 @@ def seal(fields: dict[str, Any]) -> bytes:
 
 
 def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
-    """Writes a manifest or a part beside its place, durably, and returns the path. The names
-    of the other files in the folder are durable before."""
+    """Writes a manifest or a part beside its place, durably, and returns the path. First it
+    makes the names of the other files in the folder durable."""
     folder, base = os.path.split(path)
     temp = os.path.join(folder, f".{base}.{cut}.tmp")
     sealed = seal(fields)
@@ -142,9 +141,9 @@ def prepare(path: str, cut: str, fields: dict[str, Any]) -> str:
 
 
 def publish(temp: str, path: str) -> None:
-    """Renames the manifest to its place, which makes the checkpoint count, and makes that
-    durable. If the folder cannot be synced, CheckpointError says so. The checkpoint is there
-    and counts for whoever finds it, but a power failure may take it away, so it must not be
+    """Renames the manifest to its place, which makes the checkpoint count, and makes the
+    rename durable. Raises CheckpointError if the folder cannot be synced. Then the checkpoint
+    counts for everybody who finds it, but a power failure may remove it, so it must not be
     bound."""
     with room(path, os.path.getsize(temp)), _or_gone(temp):
         os.rename(temp, path)

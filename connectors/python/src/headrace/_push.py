@@ -52,12 +52,12 @@ def push(
 ) -> Pushed:
     """Pushes records in one transaction: all of them become visible, or none.
 
-    With the same ``transaction`` again, nothing is added; if it is visible already, records
-    are not even read. It waits and tries again while the master is away or the dataset is
-    full: each of its calls for ``patience`` seconds, or for ever. upload: as of Pusher.
+    With the same ``transaction`` again, nothing is added. If it is visible already, records
+    are not even read. While the master is away or the dataset is full, each call waits and
+    tries again, for ``patience`` seconds or without end. upload: as in Pusher.
 
     Raises DatasetError (no such dataset), PushError (refused: the message says what to do),
-    MasterUnavailable (patience is over), TypeError and ValueError (a record, by its number).
+    MasterUnavailable (patience is over), TypeError and ValueError (naming the record's number).
     """
     if isinstance(records, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError(f"records is one {type(records).__name__}; it must be an iterable of records")
@@ -83,8 +83,8 @@ def push(
 
 @dataclass
 class _Told:
-    """How the dataset wants its records, as the master said. A transaction keeps what it began with. Later the dataset
-    may be deleted and applied again, or its chunks may go to another bucket."""
+    """The master's answer: how the dataset wants its records. A transaction keeps the answer with which it began. Later
+    the dataset may be deleted and applied again, or its chunks may go to another bucket."""
 
     partitions: int
     chunk_bytes: int
@@ -101,17 +101,18 @@ class Pusher:
 
     The master's address and the token are found as the ``headrace`` command finds them:
     arguments, else HEADRACE_MASTER, HEADRACE_TOKEN and HEADRACE_TOKEN_FILE, else the state
-    folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml, of which nothing else is read;
-    it is not read if the address and the token are said).
+    folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml). Nothing else of that file is
+    read, and it is not read at all if the address and the token are given.
 
-    patience: so many seconds after it began, a call that has no answer raises
-    MasterUnavailable, a commit too: it may become visible after that, and can be repeated.
-    0: each call is made once. None: for ever.
+    patience: after so many seconds without an answer a call raises MasterUnavailable. So does
+    a commit: it may become visible after that, and can be repeated. 0: each call is made
+    once. None: for ever.
 
     upload: this process puts chunks into the dataset's bucket itself, and only the commit goes
     to the master (landing_storage: s3://...). True takes AWS_ACCESS_KEY_ID,
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL_S3 from the
-    environment; boto3.client("s3"), or what has its put_object, takes what it takes.
+    environment. Or give boto3.client("s3"), or any object with the same put_object: then its
+    own credentials are used.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Pusher:
 
     def _now(self) -> _Told:
         """How the dataset wants a transaction that begins now. The master is asked again after a call has failed,
-        because that may be the reason. Otherwise a writer with a bucket needs no master until its commit."""
+        because an old answer may be the reason. Otherwise a writer with a bucket needs no master until its commit."""
         if self._told.doubtful:
             self._told = self._ask()
         return self._told
@@ -185,17 +186,17 @@ class Pusher:
         return Uploader(layout["upload"], None if upload is True else upload, time.monotonic())
 
     def begin(self, transaction: str | None = None) -> Transaction:
-        """Starts a transaction. The id (1 to 200 bytes) is unique for good; None makes one
-        up. Nothing is sent."""
+        """Starts a transaction. Never use an id (1 to 200 bytes) for other records again;
+        None makes one up. Nothing is sent."""
         return Transaction(self, transaction if transaction is not None else f"push-{secrets.token_hex(16)}")
 
     def landed(self, transaction: str) -> Pushed | None:
-        """What is visible of a transaction; None: nothing."""
+        """A transaction as it is visible; None: it is not visible."""
         answer = self._master.ask("GET", self._of(transaction))
         return Pushed(transaction, True, answer["records"]) if answer["already"] else None
 
     def commit(self, transaction: str, locators: Iterable[str]) -> Pushed:
-        """Makes a transaction visible whose chunks were staged, by whichever processes."""
+        """Makes a transaction visible. Any processes may have staged its chunks."""
         named = list(locators)
         body = json.dumps({"locators": named}).encode()
         if len(body) > MOST_COMMIT or len(named) > MOST_CHUNKS:
@@ -212,8 +213,8 @@ class Pusher:
         self._master.ask("POST", f"{self._path}/end", b"")
 
     def close(self) -> None:
-        """Ends the connections; a call that waits in another thread raises PushError. What was
-        not committed never becomes visible. A commit that waits may."""
+        """Ends the connections; a call that waits in another thread raises PushError. Records
+        that were not committed never become visible. A commit that waits may become visible."""
         self._master.close()
 
     def __repr__(self) -> str:
@@ -349,9 +350,9 @@ class Transaction:
             self._send(part)
 
     def stage(self) -> list[str]:
-        """Sends what is not sent yet, and waits until all of it is durable. The locators are
-        what any process needs to commit the transaction. Nothing can be pushed after it. After an
-        interrupt (KeyboardInterrupt) it can be called again."""
+        """Sends the remaining records, and waits until all chunks are durable. Any process can
+        commit the transaction with the returned locators. Nothing can be pushed after it. After
+        an interrupt (KeyboardInterrupt) it can be called again."""
         for part in range(len(self._builders)):
             self._send(part)
         self._wait(0)

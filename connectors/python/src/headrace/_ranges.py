@@ -1,4 +1,4 @@
-"""Which records a run of rows is: spans of leases cut at rows."""
+"""The records of a run of rows: spans of leases, cut at rows."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def ranges(frame: Frame, start: int, stop: int) -> list[Range]:
 
 
 class Ledger:
-    """What must be known of a frame's batches until they are acked, without the
-    frame: an agent that comes back is told which pieces of which leases we have."""
+    """Facts about a frame's batches that are needed until they are acked, when the frame
+    may be gone: an agent that comes back must hear which pieces of which leases we have."""
 
     __slots__ = ("_cuts", "_spans", "_times", "batches", "first", "rows", "rows_per_batch")
 

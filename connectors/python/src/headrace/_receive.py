@@ -1,10 +1,9 @@
 """Reading a data connection so that a signal never loses a byte.
 
-A KeyboardInterrupt may be raised between two bytecodes, after recv_into() has
-taken bytes off the socket and before its count is stored; the stream would be
-torn. Here the count is stored by C code: list.extend(map(recv_into, ...)) runs
-no bytecode between the call and the append, so an interrupted read goes on
-exactly where it was.
+A KeyboardInterrupt may be raised between two bytecodes: after recv_into() has taken bytes
+off the socket, and before its count is stored. Then the stream would be torn. So C code
+stores the count here: list.extend(map(recv_into, ...)) runs no bytecode between the call
+and the append. An interrupted read goes on exactly where it was.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
 
 
 class _Part:
-    """What is being received: a header, or the payload behind one."""
+    """The part that is being received: a header, or the payload after it."""
 
     __slots__ = ("buffer", "closed", "counts", "header", "replies", "view")
 

@@ -1,12 +1,12 @@
 """Frames in shared memory: the agent fills a region, the trainer has it while any
 array refers to the frame in it.
 
-When that ends is what the garbage collector says of the frame's payload, which
-every array of the frame has as its base. It says so to a `deque.append`: a callback
-in C, in which no signal's exception is raised and lost.
+Every array of a frame has the frame's payload as its base. So when the garbage collector
+frees the payload, no array refers to the frame any more. It calls a `deque.append` then:
+a callback in C, in which no signal's exception is raised and lost.
 
-A child that was forked has the arrays of its parent, in the same memory, and nobody
-hears when it lets go of them: what was in use at a fork is never filled again.
+A forked child has the arrays of its parent, in the same memory, and nobody hears when it
+releases them. So regions that were in use at a fork are never filled again.
 """
 
 from __future__ import annotations
@@ -133,11 +133,11 @@ class Regions:
         return payload
 
     def done(self) -> None:
-        """The message has been dealt with: from now on the payload lives as long as its arrays."""
+        """The message has been handled: from now on the payload lives as long as its arrays."""
         self._held = None
 
     def news(self, stream: int) -> tuple[bytes, int]:
-        """Messages about what we have no more, and what to tell told() when they are sent."""
+        """Messages about regions that we do not use any more, and the argument for told() when they are sent."""
         returned = len(self._returned)
         if not returned and not self._mapped and not self._useless:
             return b"", 0

@@ -1,4 +1,4 @@
-"""Removing a checkpoint, and what killed saves have left of one."""
+"""Removing a checkpoint, and leftovers of killed saves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def remove(manifest: _manifest.Manifest) -> None:
 
 
 def free_name(folder: str, stem: str, end: str) -> str:
-    """A file's name that is not taken in a folder: what a manifest lists is not written over."""
+    """A file's name that is free in a folder, so that no file of a manifest is overwritten."""
     name, n = stem + end, 1
     while os.path.lexists(os.path.join(folder, name)):
         name, n = f"{stem}-{n}{end}", n + 1
@@ -39,8 +39,8 @@ def remove_unlisted(path: str, names: list[str]) -> None:
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a checkpoint's own folder with all that is in it. Another trainer may
-    be at the same: what is gone is gone."""
+    """Removes a checkpoint's own folder with everything in it. Another trainer may do the
+    same at the same time: a missing file is no error."""
     for top, folders, files in os.walk(folder, topdown=False):
         for name in files:
             with contextlib.suppress(FileNotFoundError):

@@ -40,8 +40,8 @@ class Restored:
     only: tuple[str, ...] | None = None  # the places that were asked for
 
     def shard(self, rank: int) -> Any:
-        """What `rank` had saved of a sharded checkpoint; for another number of ranks.
-        Raises CheckpointError: it lies in memory, and each rank has its own part there."""
+        """The part of a sharded checkpoint that `rank` had saved; for another number of ranks.
+        Raises CheckpointError for another rank's part of a checkpoint in memory."""
         if isinstance(self.manifest, InMemory) and self.manifest.shard:
             if rank != self.rank:
                 raise CheckpointError(
@@ -83,8 +83,8 @@ class Place:
             self.readable += [m.cut_id for m in others]  # their agents have compared the checksums
 
     def _whole(self, group: bool) -> list[str]:
-        """The cuts in this node's memory that are as they were written. group: all of them, because
-        another rank may lack the newest one; else the newest."""
+        """The cuts in this node's memory whose checksums are right. group: all of them, because
+        another rank may lack the newest one; otherwise only the newest."""
         whole: list[str] = []
         for manifest in self.memory:
             if (group or not whole) and self.fault(manifest) is None:
@@ -118,7 +118,7 @@ class Place:
         self.passed_over.append(f"step {manifest.step} in memory: {why}")
 
     def candidates(self) -> list[Manifest]:
-        """What there is to go back to, newest first; of the same cut, memory first."""
+        """The checkpoints to go back to, newest first; for the same cut, memory comes first."""
         stored = _candidates(self.trainer, self.directory)
         if not self.memory:
             return stored
@@ -327,9 +327,9 @@ def _candidates(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
 
 
 def _verified(manifest: Manifest) -> str | None:
-    """None: its files are as it says, and it stays there through a power failure. Who
-    renamed it may have died before the folder was synced, and the master tells
-    brokers of what is restored."""
+    """None: its files are as it says, and it survives a power failure. The folder is synced
+    first, because the writer may have died before it did so, and the master tells brokers
+    of a restored checkpoint."""
     if isinstance(manifest, InMemory):
         return manifest.fault()
     fault = _as_written(manifest)
@@ -356,9 +356,9 @@ def _as_written(manifest: Manifest) -> str | None:
 
 
 def _others(trainer: Trainer, directory: str | Bucket) -> dict[str, Any] | None:
-    """The newest cut of another rank of a private model, for a rank that has none of
-    its own: a master that has lost its state learns of the job's past by it, and
-    grants nobody that rank's records."""
+    """The newest cut of another rank of a private model, for a rank that has none of its
+    own. From it a master that has lost its state learns that the job has a past, and
+    grants nobody that other rank's records."""
     if trainer.model != "private":
         return None
     for manifest in _manifest.find(directory):

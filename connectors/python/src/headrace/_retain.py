@@ -1,4 +1,4 @@
-"""Which checkpoints go when a new one is there."""
+"""Which checkpoints are removed when a new one is complete."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
 
 
 def _remove_half(trainer: Trainer, directory: str, newest: str, patience: float) -> None:
-    """Removes what killed saves have left: folders without a manifest in which nothing
-    has changed for longer than a save may take.
+    """Removes leftovers of killed saves: folders without a manifest in which nothing has
+    changed for longer than a save may take.
 
     The age must be right whatever the clocks show. So "now" is the earliest of three times:
     the wall clock, the wall clock of the start plus the time passed since, and the time that

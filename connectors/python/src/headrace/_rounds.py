@@ -1,10 +1,11 @@
 """Rounds: either all ranks of a synchronous group get round r, or none does.
 
 A stream with rounds yields like any other, with one more condition: every rank has the
-batch of that round (docs/ROUNDS.md). The agent is told which batches have come to this
-process (READY), and says through which round all ranks may yield (ROUND). Both go over
-the data connection, so the iterating thread waits in one place. Frames are taken off
-the connection as they come, ahead of the loop: that is what the other ranks wait for.
+batch of that round (docs/ROUNDS.md). This process tells the agent which batches it has
+received (READY). The agent tells it through which round all ranks may yield (ROUND).
+Both go over the data connection, so the iterating thread waits in one place. Frames are
+taken off the connection as they come, ahead of the loop, because the other ranks wait
+until this process has received them.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class RoundFeed(Feed):
             self._credits = Credits(2)
 
     def frame(self, yielded: int) -> Frame | None:
-        """The frame that holds the batch of round yielded + 1, once all ranks have
-        theirs; None behind the last round. Raises WorldChanged."""
+        """The frame that holds the batch of round yielded + 1, once all ranks have theirs;
+        None after the last round. Raises WorldChanged."""
         if self._channel.fault is not None:
             self._drop()
             raise self._channel.fault
@@ -72,8 +73,8 @@ class RoundFeed(Feed):
         return frame
 
     def come(self, yielded: int) -> bool | None:
-        """Takes what has come, and waits for nothing more. True: round yielded + 1 is here,
-        and all ranks have it. False: there is none. None: not yet. Raises WorldChanged."""
+        """Takes the messages that have come, and does not wait for more. True: round yielded + 1
+        is here, and all ranks have it. False: there is none. None: not yet. Raises WorldChanged."""
         channel = self._channel
         if channel.fault is not None:
             self._drop()

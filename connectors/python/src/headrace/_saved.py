@@ -1,4 +1,4 @@
-"""What became of a save."""
+"""Saved: a save that goes on in the background."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._errors import CheckpointError
 
 
 class Saved:
-    """A save under way. It goes on behind the trainer's back."""
+    """A save under way. It goes on in the background."""
 
     def __init__(self, step: int, rows: int = 0) -> None:
         self.step = step

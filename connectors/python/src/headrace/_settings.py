@@ -17,7 +17,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Settings:
-    """What init() settled on."""
+    """The settings that init() found."""
 
     job: str  # "": whatever the agent serves
     agent: str  # path of the agent's socket

@@ -1,18 +1,18 @@
 """Checkpoints in memory: files that outlive the process that wrote them.
 
 Each rank has two slots (or three), each one file in a tmpfs (docs/FLASH.md). A slot
-holds one checkpoint: a safetensors image of the state, and what a manifest says of
-it, its cut included.
+holds one checkpoint: a safetensors image of the state, and the fields of a manifest with
+its cut.
 
     0      the control page, see _CONTROL
     4096   the image: 8 bytes of length, the header (padded with spaces so that the
            data begins at a multiple of 4096), the data
     then   at a multiple of 4096: JSON about the checkpoint
 
-A writer says in the control page that it begins, then writes the rest, and says last
-that it has ended, with checksums. So a slot whose writer was killed is not complete,
-and says so. While a slot is written its writer holds flock(LOCK_EX) of it; who reads
-it holds LOCK_SH, which is also what pins it.
+A writer first notes in the control page that it begins, then writes the rest, and at last
+notes that it has ended, with checksums. So if a writer was killed, its slot shows that it
+is not complete. While it writes, the writer holds flock(LOCK_EX) of the slot. A reader
+holds LOCK_SH, which also pins the slot.
 """
 
 from __future__ import annotations
@@ -311,8 +311,8 @@ def _own_folder(path: str) -> None:
 
 
 def _folder_id(directory: str) -> str:
-    """Names a checkpoint folder. One that was removed and made again is another one:
-    what lies in memory of the first is not found any more."""
+    """Names a checkpoint folder. A folder that was removed and made again has another name,
+    so slots of the first one are not found any more."""
     path = os.path.join(directory, ID_FILE)
     for _ in range(2):
         with contextlib.suppress(FileNotFoundError), open(path) as file:
@@ -348,8 +348,8 @@ def take_room(fd: int, path: str, has: int, size: int) -> None:
 
 
 def _affordable(path: str, more: int) -> None:
-    """Raises ENOSPC if memory for `more` bytes is not there: a tmpfs may promise more
-    than the machine has, and the kernel would end a process for it."""
+    """Raises ENOSPC if the machine lacks memory for `more` bytes. A tmpfs may promise more
+    than the machine has, and the kernel would then kill a process."""
     free = []
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo") as file:
         free.append(next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:")))
@@ -363,8 +363,8 @@ def _affordable(path: str, more: int) -> None:
 
 
 def _sweep(base: str, directory: str, id: str) -> None:
-    """Removes the slots of checkpoint folders that are not there any more. Of those in
-    buckets, only of what lay at `directory` before."""
+    """Removes the slots of checkpoint folders that do not exist any more. For folders in
+    buckets: only slots of earlier folders at `directory`."""
     for name in os.listdir(base):
         folder = os.path.join(base, name)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

@@ -1,5 +1,5 @@
-"""A copy in memory that goes when it is on storage: what a save uploads to a bucket
-without memory=True, and deltas of what lies in slots."""
+"""A copy in memory that is removed when it is on storage: of a state that a save uploads to
+a bucket without memory=True, and of deltas of checkpoints in slots."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Staged:
         return self._written.slot.path
 
     def drop(self) -> None:
-        """Its memory goes, with the last who reads it."""
+        """Frees its memory, once its last reader has ended."""
         path = self._memory.folder.slot(self._memory.rank, 0)
         self._memory.close()
         with contextlib.suppress(FileNotFoundError):

@@ -1,10 +1,10 @@
-"""What a trainer saves: nested containers of arrays, as a tree and one file.
+"""The state that a trainer saves: nested containers of arrays, as a tree and one file.
 
-The arrays go to a safetensors file under the names of their places
-(``model.weight``), which any reader of that format opens. The tree says how they
-hang together and holds what is no array; it is JSON, in the manifest. Nothing is
-pickled unless Checkpointer(pickle=...) names it, and that is never loaded unasked, so
-nothing that is loaded can run.
+The arrays go to a safetensors file under the names of their places (``model.weight``).
+Any reader of that format opens it. The tree has the structure of the state and all values
+that are no arrays; it is JSON, in the manifest. Nothing is pickled unless
+Checkpointer(pickle=...) names it. A pickle is never loaded unasked, so a restore runs no
+code from a checkpoint.
 
 A node of the tree is one of
 
@@ -95,10 +95,10 @@ def capture(
     copy: bool = True,
     own: frozenset[str] = frozenset(),
 ) -> Captured:
-    """Copies a state; what lies at one of the places `pickles` is pickled, and of what lies
-    at one of `tables` some rows are copied. Raises TypeError that names the place of what
-    cannot be saved, and of what is not there. copy=False: arrays that are whole stay where
-    they lie. own: places that have files of their own."""
+    """Copies a state. Objects at the places `pickles` are pickled, and of the arrays at the
+    places `tables` only some rows are copied. Raises TypeError that names the place of a
+    value that cannot be saved, or a place that is not in the state. copy=False: arrays that
+    are whole stay where they lie. own: places that have files of their own."""
     walk = _Capture(copy, pickles, tables or {}, own)
     tree = walk.node(state, "", frozenset())
     options = (("pickle", pickles, walk.pickles), ("deltas", tables or {}, walk.tables), ("files", own, walk.met))

@@ -1,11 +1,11 @@
-"""The step file of one stream of a `shared` model: what was stepped, for whoever comes
+"""The step file of one stream of a `shared` model: its steps, for the agent that reads them
 after this process.
 
-A step that was said may be lost with the processes that know of it: this one, and its
-agent. So each step is also written into a file in shared memory, which outlives them.
-The agent of the node reads it when this process has ended, and tells the master. A step
-costs no system call: the file is mapped, and nothing is synced, because it has to
-survive processes and not power.
+A step may be lost with the only processes that know it: this one, and its agent. So each
+step is also written into a file in shared memory, which outlives them. The agent of the
+node reads it when this process has ended, and tells the master. A step costs no system
+call: the file is mapped, and nothing is synced, because the file has to survive processes,
+not a power failure.
 
 Little-endian; agent/stepfile reads it, and api/vectors/stepfiles holds examples:
 
@@ -178,8 +178,8 @@ class StepFile:
 
 
 def open_(folder: str, about: dict[str, Any]) -> StepFile | None:
-    """The step file of a stream; None where there can be none: then a step that nobody has
-    heard of ends with its processes."""
+    """The step file of a stream; None if there can be none. Without one, a step that the
+    master has not heard of is lost with this process and its agent."""
     try:
         _check(folder)
         return StepFile(os.path.join(folder, f"{about['incarnation']}-{about['stream']}"), about)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Steps:
     """An iterator of lists of batches: one step of this rank's virtual ranks.
 
-    Each virtual rank is read by a stream of its own, and yields the same batches in
-    whatever rank it is: batch k of each is in the k-th list. Take a list, learn from
-    all of it, say step() once:
+    Each virtual rank is read by a stream of its own, and yields the same batches whichever
+    rank reads it: batch k of each is in the k-th list. Take a list, learn from all of it,
+    call step() once:
 
         for batches in steps:
             for b in batches:
@@ -30,10 +30,10 @@ class Steps:
             model.apply()
             steps.step(step)
 
-    With rounds, either all ranks get a step or none does: all yield the same number of
-    lists, and a rank whose virtual ranks have no record left gets empty ones. Without,
-    the ranks may run out of batches one step apart from each other: one that has none
-    left says step() as well, while others go on. One thread iterates.
+    With rounds, either all ranks get a step or none does: all get the same number of lists,
+    and a rank whose virtual ranks have no record left gets empty ones. Without rounds, one
+    rank may run out of batches a step before another: it must go on calling step() as long
+    as others have batches. One thread iterates.
     """
 
     def __init__(
@@ -175,8 +175,8 @@ class Steps:
 
     @property
     def global_rows(self) -> int:
-        """With rounds: the rows of all ranks in the step that was yielded last. A loss that is
-        a sum over rows is divided by it."""
+        """With rounds: the rows of all ranks in the step that was yielded last. Divide a loss
+        that is a sum over rows by it."""
         return self._of_round().global_rows
 
     def _of_round(self) -> Batch:
@@ -205,8 +205,8 @@ class Steps:
             yield
 
     def stats(self) -> Stats:
-        """Totals of all virtual ranks. While one is waited for, or used, so are the
-        others: times may overlap."""
+        """Totals of all virtual ranks. Their times may overlap, because one thread waits for
+        all of them and uses all of them."""
         each = [stream.stats() for stream in self._streams]
         return Stats(
             batches=sum(s.batches for s in each),

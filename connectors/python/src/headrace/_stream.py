@@ -52,10 +52,10 @@ def _whole(value: Any, name: str, as_in: str) -> int:
 
 
 class Stream:
-    """An iterator of batches, and where the trainer says what became of them.
+    """An iterator of batches. The trainer reports with step() which batches are in the model.
 
-    One thread iterates; step(), done(), paused(), stats() and close() may be
-    called from any. Not usable in a forked process.
+    One thread iterates; step(), done(), paused(), stats() and close() may be called from any
+    thread. Not usable in a forked process.
     """
 
     _connector = Feed
@@ -165,12 +165,12 @@ class Stream:
     def step(self, step: int | None = None, *, batches: int | None = None, through: int | None = None) -> int:
         """The oldest `batches` unstepped batches are in the model as of `step`.
 
-        batches: default 1; must be said when more than one is unstepped; 0 for an
-        idle rank that only reports the step. through: instead of batches, the number
-        of the last batch that is in the model (`Batch.number`), for programs that take
-        batches ahead. step: grows strictly over all streams of this rank; default:
-        the rank's last reported step + 1, where no other rank must count alike (world
-        size 1, ``private``, ``shared``).
+        batches: default 1; required if more than one is unstepped; 0 for an idle rank
+        that only reports the step. through: instead of batches, the number of the last
+        batch that is in the model (`Batch.number`), for programs that take batches ahead.
+        step: must grow over all streams of this rank. Default: the rank's last reported
+        step + 1, if no other rank has to count the same steps (world size 1, ``private``,
+        ``shared``).
 
         Never blocks: a background thread sends it. Returns the step. Raises
         ValueError, Fenced if an earlier step was refused, and HeadraceError if
@@ -247,8 +247,8 @@ class Stream:
         return 0
 
     def give_back(self) -> int:
-        """Gives back what was yielded and not stepped: it comes again, here or at another
-        worker, in batches with new numbers. Gives the number of rows.
+        """Gives back the batches that were yielded and not stepped: their records come again,
+        here or at another worker, in batches with new numbers. Returns the number of rows.
 
         For a loop that took batches ahead and stops before it has trained them. The
         stream goes on. A next() that waits in another thread meanwhile raises
@@ -274,9 +274,9 @@ class Stream:
         return rows
 
     def claim(self, batch: Batch) -> Claim:
-        """Which records the batch holds, as the source names them, for a model whose server
-        can store something with an update: each record is then in the model once, whatever
-        is killed. See `Applied`. batch: of this stream, or a slice of one.
+        """The records of the batch, as the source names them, for a model whose server can
+        store the claim together with the update. Each record is then in the model once,
+        whatever is killed. See `Applied`. batch: of this stream, or a slice of one.
         """
         if batch._stream is not None and batch._stream is not self:
             raise ValueError(f"batch {batch.number} is of another stream: ask that one")
@@ -288,10 +288,10 @@ class Stream:
         """The records that are in the model at this rank's last stepped step, for a
         framework that keeps the data loader's state in its own checkpoint file.
 
-        JSON-able, whole (of all datasets of the job), and never incomplete: waits
-        until every rank has reported the step and the cut is frozen. step: must be
-        the last stepped one, if it is said. The newest 3 are kept by the master.
-        With a shared model take it before the model's state.
+        It is plain JSON, of all datasets of the job, and always complete: the call waits
+        until every rank has reported the step and the cut is frozen. step: if given, it
+        must be the last stepped one. The master keeps the newest 3 of these cuts. With a
+        shared model, call it before you copy the model's state.
 
         Raises ValueError, CheckpointError after a minute, and Fenced.
         """
@@ -303,7 +303,7 @@ class Stream:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes back to what state_dict() gave: exactly the input without it follows.
+        """Goes back to a cut of state_dict(): exactly the input without its records follows.
 
         Before the first batch. In a replicated model every rank does, with the same
         state. Raises CheckpointError if it is refused, and Fenced.
@@ -327,8 +327,8 @@ class Stream:
     def paused(self, reason: str = "") -> Iterator[None]:
         """No progress is expected meanwhile: ``with stream.paused("eval"): ...``
 
-        Without it a trainer that stands still for the dataset's `lease.stall` is
-        ended and its rows go to others.
+        Without it, a trainer that makes no progress for the dataset's `lease.stall` is ended
+        if another one waits for rows.
         """
         self._trainer.pause(self._channel, reason)
         try:
@@ -350,8 +350,8 @@ class Stream:
         )
 
     def close(self) -> None:
-        """Gives the stream up. What was stepped is still sent; what was yielded
-        and not stepped comes again, and a warning says how many rows that is."""
+        """Closes the stream. Steps are still sent. Batches that were yielded and not stepped
+        come again, and a warning says how many rows these are."""
         closed = self._channel.closed
         self._trainer.close_channel(self._channel)
         if not closed:

@@ -1,4 +1,4 @@
-"""To storage: what the agent writes or uploads from memory, and what rank 0 does."""
+"""From memory to storage: the agent writes or uploads a checkpoint, rank 0 its manifest."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ _CLOSED = (
 
 
 def _made_ns() -> int:
-    """When this process was made, on the clock of its node that the agent reads too.
-    Of two processes of a rank, the one that was made later is the rank's."""
+    """When this process was made, on the clock of its node that the agent reads too. Of two
+    processes of a rank, the one that was made later owns the rank."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
@@ -127,13 +127,13 @@ class Trainer:
 
     @property
     def may_default_step(self) -> bool:
-        """A step need not be said, because no other rank must count alike."""
+        """Whether step() may leave out the step: no other rank has to count the same steps."""
         return self.world_size == 1 or self.model in ("private", "shared")
 
     @property
     def may_wait(self) -> bool:
-        """A job with a past grants nothing until its ranks have restored; this one
-        has done its part, or it, or its datasets, said that it starts over."""
+        """Whether this process may wait for records. A job with a past grants nothing until its
+        ranks have restored: this one has restored, or it starts over."""
         return self.restored or self.starts_over
 
     @property
@@ -150,7 +150,7 @@ class Trainer:
         self._at_end.append(say)
 
     def check(self) -> None:
-        """Raises what is wrong with this process, if anything is."""
+        """Raises the error that ended this process's part in the job, if there is one."""
         if os.getpid() != self._pid:
             raise HeadraceError(f"this process was forked from a trainer and is none: {_NO_WORKERS}")
         if self.control.fault is not None:
@@ -344,12 +344,11 @@ def init(
     (a socket's path), HEADRACE_RANK, HEADRACE_WORLD_SIZE, HEADRACE_ATTEMPT, else
     torchrun's RANK, WORLD_SIZE and TORCHELASTIC_RESTART_COUNT, else 0 of 1. The job may also be
     that of ./headrace.yaml (`job: NAME`), if neither it nor the agent is named elsewhere.
-    resume, else HEADRACE_RESUME, else what the job's datasets say: what to do if the job has a past. ``bound`` (the
-    default for a replicated or private model): this process restores before its
-    first batch; ``acked`` (shared only, and its default): go on behind what is
-    acked; ``start``: everything again, in a model that knows nothing.
+    resume, else HEADRACE_RESUME, else `resume` of the job's datasets, says what to do if the job has a past. ``bound``
+    (the default for a replicated or private model): this process restores before its first batch. ``acked`` (only for a
+    shared model, and its default): go on after the acked records. ``start``: read everything again, in a new model.
 
-    Called by the first stream if you do not; again, it returns the same trainer. It waits
+    The first stream calls init() if you do not. A second call returns the same trainer. It waits
     30 s at most for an agent whose master does not answer, and 5 s for one that was killed.
 
     Raises AgentUnavailable, ValueError, and HeadraceError in a forked process.
@@ -377,8 +376,8 @@ def init(
 def shutdown() -> None:
     """Closes all streams and says goodbye to the agent; init() may be called again.
 
-    What was stepped is made durable first, for as long as the session's TTL.
-    Runs by itself when the interpreter exits.
+    It first waits until all steps are durable, at most for the session's TTL. It runs by
+    itself when the interpreter exits.
     """
     global _current
     with _lock:
@@ -388,7 +387,7 @@ def shutdown() -> None:
 
 
 def warn_unstepped(channel: Channel) -> None:
-    """Says how many rows were yielded in vain, if any."""
+    """Warns how many rows were yielded and not stepped, if there are some."""
     rows = channel.unstepped_rows()
     if rows:
         batches = channel.yielded - channel.stepped

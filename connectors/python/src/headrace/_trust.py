@@ -18,7 +18,7 @@ log = logging.getLogger("headrace")
 
 
 class Trust:
-    """What the watchdog knows of the agent, told to each stream."""
+    """Passes on to each stream what the watchdog knows about the agent."""
 
     def __init__(self, channels: dict[int, Channel], bell: Bell) -> None:
         self.watchdog = Watchdog(1.0, 0.0, shared=False)

@@ -1,8 +1,8 @@
 """How long the steps of a stream have been without an answer.
 
 A step of a `shared` model that the master has not answered survives the processes of its
-node, and not the node. So next() waits while the oldest such step has been unanswered for
-too long: then a lost node costs what was stepped in that time, and no more.
+node, but not the node. So next() waits if the oldest such step has been unanswered for too
+long. Then a lost node costs at most the steps of that time.
 
 The control thread looks at each of its turns. A step counts from the first look after it,
 so a wait begins up to the time between two turns late: a tenth of the TTL, 1 s at most.

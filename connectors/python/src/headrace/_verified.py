@@ -1,8 +1,8 @@
 """Slots that were compared with their checksums, for a restore.
 
-A slot stays pinned and mapped until the restore: what was compared is what is restored.
-The comparison begins as soon as there is a Checkpointer, in the background. So it has
-often ended when a program has built its model and calls restore().
+A slot stays pinned and mapped until the restore, so the compared bytes are restored. The
+comparison begins as soon as there is a Checkpointer, in the background. So it has often
+ended when a program has built its model and calls restore().
 """
 
 from __future__ import annotations

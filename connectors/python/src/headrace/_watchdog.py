@@ -1,18 +1,18 @@
 """How long this process may go on without its agent.
 
-The agent's session with the master was good for `session` more seconds when it
-answered the PING that was sent at `heard`; then its own margin, a tenth of the
-TTL, is left until the master gives our rows to others (design, guarantee 6).
+When the agent answered the PING that was sent at `heard`, its session with the master was
+good for `session` more seconds. After that, the agent's margin is left, a tenth of the TTL,
+until the master gives our rows to others (docs/GUARANTEES.md, guarantee 6).
 
-While an agent answers, ending us is its business, not ours; it also answers when
-its session is over, if we have nothing in hand that goes to others. So of a
-`shared` model the last PING is asked when the session may be over: without an
-answer a twentieth of the TTL later we must have stopped, however short a time no
-PING was answered. In the other kinds only an agent that is silent counts as gone.
+While an agent answers, it ends us if that is necessary, and we do not end ourselves. It also
+answers when its session is over, if we hold no rows that go to others. So in a `shared`
+model the last PING is sent when the session may be over. If it has no answer a twentieth of
+the TTL later, we must have stopped, even if other PINGs were answered just before. In the
+other model kinds only an agent that is silent counts as gone.
 
-This is a Python thread: extension code that holds the interpreter lock holds up
-the watchdog too. After a pause that a good session may not have outlived it asks
-once more, for `GRACE` seconds, because the agent may well be alive.
+This is a Python thread: extension code that holds the interpreter lock delays the watchdog
+too. After a pause in which the session may have ended, it asks once more and waits for
+`GRACE` seconds, because the agent may well be alive.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Watchdog:
 
     @property
     def deadline(self) -> float:
-        """Until when an agent that is gone, or silent, is waited for."""
+        """Until when this process waits for an agent that is gone or silent."""
         return self.heard + min(self.ttl, self.session) - self.ttl / 10
 
     @property
@@ -75,7 +75,7 @@ class Watchdog:
         self._asked = self._sent if sent < self._sent else None
 
     def ends(self, connected: bool) -> float:
-        """When this process has to stop, should it hear nothing more."""
+        """When this process has to stop if it hears nothing more."""
         if not connected:
             return self.deadline
         ends = math.inf

@@ -153,9 +153,9 @@ class ControlConnection:
         return messages
 
     def finish(self, seconds: float) -> None:
-        """Sends the last bytes and waits until the other side has closed. To
-        close first could fail its answer to an earlier message, and so have it
-        miss the last one. Raises EOFError when all is well."""
+        """Sends the last bytes and waits until the other side has closed. If we closed first,
+        the other side's answer to an earlier message could fail, and it would miss the last
+        message. Raises EOFError when all is well."""
         self.flush()
         self.sock.settimeout(seconds)
         self.sock.sendall(self._out)

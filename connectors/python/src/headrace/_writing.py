@@ -116,8 +116,8 @@ def _write_arrays(
 
 
 def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseException, drop: bool) -> None:
-    """Ends a save attempt: no manifest will come. Parts of other ranks may stay.
-    drop: and there is nothing else to go back to at this cut."""
+    """Ends a save attempt: no manifest will come. Parts of other ranks may stay. drop: the
+    cut is dropped too, because no other checkpoint has it."""
     if os.path.exists(path):
         return  # the rename was done: it counts
     try:
