@@ -94,7 +94,7 @@ def test_a_folder_is_bound_again(ck: headrace.Checkpointer, agent: Agent, dcp: P
 
 
 def test_a_step_that_nobody_has_said_is_refused_at_once(ck: headrace.Checkpointer, agent: Agent, dcp: Path) -> None:
-    with pytest.raises(ValueError, match="step 3, but the last step that this rank has said is 2"):
+    with pytest.raises(ValueError, match="step 3, but the last step that this rank has reported is 2"):
         ck.bind(3, dcp)
     assert calls(agent) == []
 

@@ -56,7 +56,7 @@ def test_save_wants_the_last_step(agents: Agents, tmp_path: Path) -> None:
         ck = headrace.Checkpointer(tmp_path, stream)
         stepped(stream, 2, np.zeros(1))
         for step in (1, 3):
-            with pytest.raises(ValueError, match=rf"step {step}, but the last step that this rank has said is 2"):
+            with pytest.raises(ValueError, match=rf"step {step}, but the last step that this rank has reported is 2"):
                 ck.save(step, {})
         with pytest.raises(TypeError, match=r"'f' is a builtins\.builtin_function"):
             ck.save(2, {"f": print})
@@ -235,7 +235,7 @@ def test_state_dict_is_the_whole_cut_at_the_last_step(agents: Agents, caplog: py
     agent = agents(model="replicated")
     with headrace.dataset("clicks").batches(10) as stream:
         stepped(stream, 2, np.zeros(1))
-        with pytest.raises(ValueError, match="step 1, but the last step that this rank has said is 2"):
+        with pytest.raises(ValueError, match="step 1, but the last step that this rank has reported is 2"):
             stream.state_dict(1)
         state = json.loads(json.dumps(stream.state_dict(2)))
         assert state == agent.body(agent.of(CALL)[-1]["cut"], 2)
@@ -247,7 +247,7 @@ def test_state_dict_is_the_whole_cut_at_the_last_step(agents: Agents, caplog: py
         assert (call["call"], call["mode"], call["body"], call["path"]) == ("restore", "exact", state, "")
         assert "loaded the cut at step 2: 7 units" in caplog.text
         assert stream.step(batches=0) == 3
-        with pytest.raises(headrace.CheckpointError, match=r"not what Stream\.state_dict"):
+        with pytest.raises(headrace.CheckpointError, match=r"not a state of Stream\.state_dict"):
             stream.load_state_dict({"step": 3})
 
 

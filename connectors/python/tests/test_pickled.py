@@ -106,6 +106,6 @@ def test_memory_refuses_it(agents: Agents, tmp_path: Path) -> None:
 
 
 def test_a_state_names_only_files_of_its_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(headrace.CheckpointError, match="none of its files"):
+    with pytest.raises(headrace.CheckpointError, match="not one of its files"):
         _pickled.found({"m": "../elsewhere"}, str(tmp_path), [])
     assert dataclasses.is_dataclass(headrace.Pickled)

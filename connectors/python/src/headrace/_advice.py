@@ -62,8 +62,8 @@ class Advice:
         """Warns that next() waits for batches that this process itself holds unstepped."""
         if self._due(channel, now):
             log.warning(
-                "%s: all other records are out or done, and next() waits while this process holds %d unstepped "
-                "batches, without which there is no end: stream.step(batches=%d) before asking for more",
+                "%s: next() waits, because all other records are with other workers or done, and this process holds %d "
+                "unstepped batches. Call stream.step(batches=%d) before you ask for more",
                 channel.open["dataset"], held, held,
             )  # fmt: skip
 
@@ -88,8 +88,8 @@ class Advice:
     def _say_turns(self, channel: Channel, now: float) -> None:
         if self._due(channel, now):
             log.warning(
-                "%s: all other records are out or done, and next() waits. This thread reads another stream of the "
-                "same dataset too. If that stream has the rest, next() waits for ever: read one stream, or give each "
-                "stream a thread that takes its batches and steps them",
+                "%s: next() waits, because all other records are with other workers or done. This thread reads another "
+                "stream of the same dataset too. If that stream has the rest, next() waits for ever: read one stream, "
+                "or give each stream a thread that takes its batches and steps them",
                 channel.open["dataset"],
             )

@@ -74,7 +74,7 @@ def bind(
         cut = ck._cuts[cut_or_step]
     elif cut_or_step > ck._trainer.last_step:
         last = ck._trainer.last_step
-        raise ValueError(f"step {cut_or_step}, but the last step that this rank has said is {last}")
+        raise ValueError(f"step {cut_or_step}, but the last step that this rank has reported is {last}")
     else:
         cut = ck._frozen(_cuts.ask(ck._trainer, cut_or_step, deadline, after=ck._look()))
     if path is None:

@@ -365,7 +365,7 @@ class Control:
         for answer in welcome.get("resumed") or ():
             channel = self._channels.get(answer.get("stream"))
             if channel is not None and answer.get("refused"):
-                channel.fail(Fenced(f"what this process held belongs to others now: {answer.get('reason', '')}"))
+                channel.fail(Fenced(f"the rows of this process belong to others now: {answer.get('reason', '')}"))
         self.trust.extend()  # last: no batch that was refused is yielded
 
     def _settled(self) -> bool:
@@ -388,10 +388,10 @@ class Control:
         why = f"the agent at {self.settings.agent} was not heard for {silent:.1f} s"
         holding = self._told_to_end or any(channel.holds() for channel in list(self._channels.values()))
         if holding and self.welcome.get("model") == "shared":
-            end_process(f"{why}, and what this process holds goes to others, who share its model")
+            end_process(f"{why}, and its rows go to others, which share its model")
         if self.welcome.get("model") == "shared":
             self._fail(AgentUnavailable(f"{why}: start it again"))
             return
         self._fail(
-            Fenced(f"{why}, and what this process held goes to others: start the agent and then this process again")
+            Fenced(f"{why}, and the rows of this process go to others: start the agent and then this process again")
         )

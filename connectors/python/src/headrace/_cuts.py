@@ -55,8 +55,8 @@ def check_step(trainer: Trainer, step: int | None) -> int:
     if step is None or step == last:
         return last
     raise ValueError(
-        f"step {step!r}, but the last step that this rank has said is {last}: save right after stream.step({step}), "
-        "and before the next one"
+        f"step {step!r}, but the last step that this rank has reported is {last}: save right after "
+        f"stream.step({step}), and before the next one"
     )
 
 
@@ -109,7 +109,9 @@ def ask(
         forget(trainer, str(fields["cut"]), "its save attempt ended before it was frozen")
         raise
     if answer.body is None:
-        raise CheckpointError(f"the cut at step {step} came without a body: agent and master are of other versions")
+        raise CheckpointError(
+            f"the cut at step {step} came without a body: agent, master and client have different versions"
+        )
     return Cut(answer.cut, step, answer.body)
 
 

@@ -116,7 +116,7 @@ class Dataset:
         if rounds:
             return self._rounds(trainer, request, 2.0 if max_wait is None else max_wait, tail)
         if tail == "drop":
-            raise ValueError('tail="drop" is about the last round, and this stream has none: say rounds=True')
+            raise ValueError('tail="drop" needs rounds, and this stream has none: set rounds=True')
         channel = trainer.open(request)
         if not channel.virtual_ranks:
             return (PaddedStream if tail == "pad" else Stream)(trainer, request, channel)

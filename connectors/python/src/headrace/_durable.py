@@ -31,7 +31,7 @@ def no_room(path: str, need: int, why: str) -> str:
         space = os.statvfs(os.path.dirname(path))
         free = f"{space.f_bavail * space.f_frsize} are free there"
     except OSError as error:
-        free = f"how many are free there cannot be seen: {error.strerror}"
+        free = f"the free space there cannot be read: {error.strerror}"
     return f"{path} could not be written ({need} bytes; {free}): {why}"
 
 

@@ -66,7 +66,7 @@ def of_state(state: dict[str, Any], listed: Iterable[dict[str, Any]], where: str
     known = {f["path"] for f in listed}
     for name in files.values():
         if name not in known:
-            raise CheckpointError(f"{where}: its state names {name!r}, which is none of its files")
+            raise CheckpointError(f"{where}: its state names {name!r}, which is not one of its files")
     return files
 
 

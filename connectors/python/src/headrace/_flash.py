@@ -81,7 +81,9 @@ class Pinned:
                     done += file.write(part[done:])
             os.fsync(file.fileno())
         if crc != self._reading.control.image_crc:
-            raise CheckpointError(f"{self._reading.path}: its checksum is not that of what was written to memory")
+            raise CheckpointError(
+                f"{self._reading.path}: its memory has changed since it was written: the checksum differs"
+            )
         return {"path": os.path.basename(path), "size": self.size, "crc64nvme": f"{crc:016x}"}
 
     def close(self) -> None:

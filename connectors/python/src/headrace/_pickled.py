@@ -82,7 +82,7 @@ def found(where: Any, folder: str, files: Iterable[dict[str, Any]]) -> dict[str,
     all_: dict[str, Pickled] = {}
     for place, name in dict(where or {}).items():
         if name not in by_name:
-            raise CheckpointError(f"{folder}: its state names {name!r}, which is none of its files")
+            raise CheckpointError(f"{folder}: its state names {name!r}, which is not one of its files")
         file = by_name[name]
         all_[place] = Pickled(place, os.path.join(folder, name), int(file["size"]), str(file["crc64nvme"]))
     return all_

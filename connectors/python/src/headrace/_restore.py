@@ -141,12 +141,12 @@ class Place:
             of = f"the newest on storage is step {stored[0].step}" if stored else "there is none on storage"
             if isinstance(taken, AtPeer):
                 whose = "" if taken.writer == self.trainer.rank else f" as rank {taken.writer}'s copy"
-                lost = "; ".join(self.passed_over) or "this node's memory has nothing as new"
+                lost = "; ".join(self.passed_over) or "this node's memory has no checkpoint that is as new"
                 return f"step {taken.step} is whole in memory of agent {taken.agent}{whose}, {of}; {lost}"
             return f"step {taken.step} is whole in memory, and {of}"
         newer = [m for m in self.memory if m.order > taken.order]
         if newer:
-            return f"step {newer[0].step} in memory is not to go back to"
+            return f"step {newer[0].step} in memory cannot be restored"
         return "; ".join(self.passed_over) or "nothing newer is in memory"
 
 
@@ -194,7 +194,7 @@ def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
     """See Stream.load_state_dict."""
     cut, step = state.get("id"), state.get("step")
     if not isinstance(cut, str) or type(step) is not int or "datasets" not in state:
-        raise CheckpointError("this is not what Stream.state_dict() gave: it has no id, step and datasets")
+        raise CheckpointError("this is not a state of Stream.state_dict(): it has no id, step and datasets")
     trainer.check()
     answer = _cuts.restore(trainer, "exact", state, "", [], f"loading the cut at step {step}")
     if answer.code != "ok":

@@ -232,11 +232,11 @@ class Reading:
             self.memory = mmap.mmap(self._fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
             control = _control(self.memory[:PAGE])
             if control is None or control.about_at + control.about > size:
-                raise CheckpointError(f"{path} is not complete: its writer was killed, or is at work")
+                raise CheckpointError(f"{path} is not complete: its writer was killed, or still writes")
             self.control = control
             text = self.memory[control.about_at : control.about_at + control.about]
             if crc64(text) != control.about_crc:
-                raise CheckpointError(f"{path}: its checksum is not that of what it says of itself")
+                raise CheckpointError(f"{path}: its description is damaged: the checksum differs")
             self.about: dict[str, Any] = json.loads(text)
         except BaseException:
             os.close(self._fd)

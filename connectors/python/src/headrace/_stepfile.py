@@ -139,7 +139,7 @@ class StepFile:
         at = self._place(size)
         if not at:
             self._full = True
-            log.warning("%s is full: steps of this stream are not written down from here on", self._path)
+            log.warning("%s is full: steps of this stream are not written to it from now on", self._path)
             return
         memory[at + _FRAME.size : at + size] = entry[_FRAME.size :]
         memory[at : at + _FRAME.size] = entry[: _FRAME.size]
@@ -185,8 +185,8 @@ def open_(folder: str, about: dict[str, Any]) -> StepFile | None:
         return StepFile(os.path.join(folder, f"{about['incarnation']}-{about['stream']}"), about)
     except (OSError, ValueError) as error:
         log.warning(
-            "steps are not written down for whoever comes after this process (%s): if it is killed together with its "
-            "agent, batches that it had stepped may come again",
+            "steps are not written to a step file (%s): if this process is killed together with its agent, batches "
+            "that it had stepped may come again",
             error,
         )
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _NO_FRAME = Frame.empty()
-_GIVEN_BACK = "what this stream had yielded was given back meanwhile, by another thread: ask for the next batch again"
+_GIVEN_BACK = "another thread has given back the unstepped batches of this stream: ask for the next batch again"
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Trainer:
                 several = "es of" if held > 1 else " of"
                 raise ValueError(
                     f"{held} batch{several} {channel.open['dataset']!r} {'are' if held > 1 else 'is'} not stepped: an "
-                    f"exact save waits until all that was yielded is in the model: {how}"
+                    f"exact save waits until all yielded batches are in the model: {how}"
                 )
 
     def open(self, request: dict[str, Any]) -> Channel:

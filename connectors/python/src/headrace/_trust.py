@@ -53,7 +53,7 @@ class Trust:
                     _say_unanswered(channel, now)
                 channel.changed.wait(0.1)
             if said:
-                log.warning("%s: the steps are answered, after %.1f s: next() goes on", channel.open["dataset"],
+                log.warning("%s: the steps were answered, after %.1f s: next() goes on", channel.open["dataset"],
                             now - began)  # fmt: skip
         finally:
             channel.yields_paused_seconds += time.monotonic() - began

@@ -192,7 +192,7 @@ class _Run:
             ahead = _chain.pulls_ahead(dataset)
             if ahead and self.shared and self.owner.is_chief:
                 raise ValueError(
-                    f"{ahead} on the chief of a shared model: an exact save waits until all that was pulled is in the "
+                    f"{ahead} on the chief of a shared model: an exact save waits until all pulled batches are in the "
                     "model. Leave it out on the chief; the agent reads ahead in a process of its own"
                 )
             return dataset

@@ -167,7 +167,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
                 )
             for variable, value in zip(variables, values):
                 variable.assign(value)
-        log.info("restored %s: training goes on behind step %d", restored.path, restored.step)
+        log.info("restored %s: training goes on after step %d", restored.path, restored.step)
 
 
 def _list(variables: Any) -> list[Any]:

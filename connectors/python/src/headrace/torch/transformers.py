@@ -104,7 +104,7 @@ class HeadraceCallback(TrainerCallback):
         self._trained, self._begun = 0, state.global_step
         if state.global_step and not args.ignore_data_skip:
             raise ValueError(
-                "set ignore_data_skip=True in TrainingArguments: the stream goes on behind the records of the "
+                "set ignore_data_skip=True in TrainingArguments: the stream goes on after the records of the "
                 "checkpoint, and the Trainer would skip as many batches again"
             )
         if args.dataloader_num_workers:
