@@ -166,7 +166,7 @@ func (t *trainer) greet(ctx context.Context) {
 	}
 	switch {
 	case j.Superseded:
-		t.giveUp(refused(j.Reason, "if a launcher started the newer process, this is in order; else start this one again: it is the newest then"))
+		t.giveUp(refused(j.Reason, "if a launcher started the newer process, nothing is wrong; otherwise start this one again: it is then the newest"))
 		return
 	case j.Refused:
 		t.giveUp(refused(j.Reason, ""))

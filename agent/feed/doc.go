@@ -16,14 +16,14 @@
 //	server.go     the socket's life, accepting, Apply
 //	socket.go     where to listen, who may connect
 //	control.go    HELLO and what follows on a control connection
-//	rest.go       what an ended process has said before it ended
-//	stepfiles.go  what an ended process has stepped and not said, or said to nobody who lives
-//	trainer.go    one trainer process: what is said to it, how it ends
+//	rest.go       the last messages of an ended process
+//	stepfiles.go  steps of an ended process that no living process has heard of
+//	trainer.go    one trainer process: messages to it, its end
 //	calls.go      questions about cuts
 //	persist.go    checkpoints in memory, to storage
 //	stored.go     checkpoints in a bucket, for trainers
 //	peers.go      checkpoints in the memory of other nodes, for trainers
-//	resume.go     what a returning trainer brings
+//	resume.go     the batches that a returning trainer brings
 //	fate.go       how a process ended, as its parent says
 //	alone.go      records that may crash their trainer leave one by one
 //	patience.go   how long such a record waits for the step of another

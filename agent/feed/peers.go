@@ -45,7 +45,7 @@ func (t *trainer) askPeers(v *frame.Call) (a frame.Answer, err error) {
 		}
 		a.Body, err = json.Marshal(found)
 		if len(a.Body) > maxBody {
-			return a, fmt.Errorf("what other nodes say of their checkpoints has %d bytes, over the limit of %d", len(a.Body), maxBody)
+			return a, fmt.Errorf("the other nodes' list of checkpoints has %d bytes, over the limit of %d", len(a.Body), maxBody)
 		}
 		return a, err
 	case frame.PeersBring:

@@ -132,7 +132,7 @@ func (c *cutter) stopAhead() {
 // overtaken says whether the end of a lease of live input was moved back to where it was
 // read. It may also be moved back to a place that is not reached yet. For example, lease
 // [100, 300) was read to 200, positions [200, 210) hold no record, and the segment was
-// sealed at 210: its reading waits for a record behind 210, which never comes. One that
+// sealed at 210: its reading waits for a record after 210, which never comes. One that
 // ends at 210 finds that there is none.
 func (c *cutter) overtaken(l *lease) bool {
 	c.st.mu.Lock()

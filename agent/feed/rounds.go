@@ -152,7 +152,7 @@ func (c *cutter) idles() bool {
 }
 
 // mayEnd says whether the stream may end its batch where it is. A virtual rank's batch is short
-// only behind its last record. The master asked for it when all its records were here, and some
+// only after its last record. The master asked for it when all its records were here, and some
 // may have been given back since. The caller holds stream.mu.
 func (c *cutter) mayEnd() bool {
 	st := c.st

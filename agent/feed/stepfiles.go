@@ -30,12 +30,12 @@ const lookEvery = 200 * time.Millisecond
 func (o *stepFiles) open() {
 	folder, err := stepfile.Open(o.srv.cfg.Socket, o.srv.cfg.Agent)
 	if err != nil {
-		o.srv.cfg.Logger.Warn("trainers cannot write down what they have stepped: what they and this agent know when both are killed comes again", "error", err)
+		o.srv.cfg.Logger.Warn("trainers have no step files: if a trainer and this agent are both killed, batches that the trainer had stepped may come again", "error", err)
 		return
 	}
 	o.folder = folder
 	if err := folder.Sweep(); err != nil {
-		o.srv.cfg.Logger.Warn("what agents have left behind that never came again cannot be removed", "error", err)
+		o.srv.cfg.Logger.Warn("old step files of agents that never came back cannot be removed", "error", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func (o *stepFiles) read(files []stepfile.File) (all []*stepfile.Stream) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it said goodbye
 		case err != nil:
-			o.srv.cfg.Logger.Warn("a step file cannot be read: what its trainer had stepped and not said comes again", "error", err)
+			o.srv.cfg.Logger.Warn("a step file cannot be read: batches that its trainer had stepped and not reported come again", "error", err)
 		default:
 			if s.Missing > 0 {
 				o.srv.cfg.Logger.Warn("a step file was full: stepped batches come again", "file", f.Path, "rank", s.Rank, "batches", s.Missing)
@@ -136,7 +136,7 @@ func (o *stepFiles) rest(t *trainer) {
 		}
 		ev := &hold.Stepped{Stream: hold.Stream{Worker: t.number, Number: s.About.Stream}, Step: s.Step, Batches: 1, Through: s.Through}
 		if a := o.srv.cfg.Desk.Do(ev); a.Invalid != "" {
-			o.srv.cfg.Logger.Warn("what an ended trainer had stepped does not follow from what it said", "rank", t.hello.Rank, "pid", t.hello.PID, "reason", a.Invalid)
+			o.srv.cfg.Logger.Warn("the steps in an ended trainer's step file do not follow from its reports", "rank", t.hello.Rank, "pid", t.hello.PID, "reason", a.Invalid)
 		}
 	}
 }
@@ -216,9 +216,9 @@ func (o *stepFiles) takeProcess(p frame.Incarnation, said []*stepfile.Stream) {
 		join.Resume = append(join.Resume, resumeOf(s))
 		batches, stepped = batches+len(s.Batches), stepped+int(s.Through-s.Durable)
 	}
-	o.srv.cfg.Logger.Info("a trainer ended while no agent was there; its step file says what it had", "rank", about.Rank, "pid", about.PID, "batches", batches, "stepped", stepped)
+	o.srv.cfg.Logger.Info("a trainer ended while no agent was there; its step file has its steps", "rank", about.Rank, "pid", about.PID, "batches", batches, "stepped", stepped)
 	if a := o.srv.cfg.Desk.Do(join); a.Invalid != "" {
-		o.srv.cfg.Logger.Warn("what an ended trainer had does not hold together", "rank", about.Rank, "pid", about.PID, "reason", a.Invalid)
+		o.srv.cfg.Logger.Warn("the step file of an ended trainer contradicts itself", "rank", about.Rank, "pid", about.PID, "reason", a.Invalid)
 		o.forgotten(number)
 		return
 	}

@@ -50,7 +50,7 @@ func (s *Server) storedFor(uid uint32, v *frame.Call) (id frame.CutID, err error
 	case frame.StoredSweep:
 		removed, err := places.Sweep(ctx, v.Path, time.Duration(v.DeadlineMS)*time.Millisecond)
 		for _, path := range removed {
-			s.cfg.Logger.Info("removed what a save has left that did not end", "path", path)
+			s.cfg.Logger.Info("removed the leftovers of a save that did not end", "path", path)
 		}
 		return 0, err
 	}

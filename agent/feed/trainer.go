@@ -47,7 +47,7 @@ type trainer struct {
 type outbox struct {
 	mu      sync.Mutex
 	buf     []byte
-	early   []byte // said before WELCOME, which must be the first answer: sent behind it
+	early   []byte // said before WELCOME, which must be the first answer: sent after it
 	greeted bool
 	answers int // bytes of ANSWERs in buf and early
 	signal  chan struct{}

@@ -10,9 +10,9 @@
 //   - What may be acked? (Stepped) The oldest delivered batches of a stream, as
 //     prefixes of the leases that they span. An ack stays in the books until it
 //     is answered, and is said again in every new session.
-//   - Whom do we tell what? Held on every new session, with what each lease still
+//   - What must the master know? Held on every new session, with the part that each lease still
 //     claims; Leave and Release until the master is known to have processed them.
-//   - What does a trainer ask about cuts? Each call is passed on behind the acks
+//   - What does a trainer ask about cuts? Each call is passed on after the acks
 //     and steps that were said before it, and again until it is answered.
 //   - How much do we want? As many leases as a worker uses up in the prefetch time.
 //
@@ -22,12 +22,12 @@
 // are ended; in the other kinds nothing is delivered until leases are re-asserted.
 // Trainers ask how long it lasts (Ping), for the time when nobody answers.
 //
-//	core.go      the state, Step, and what leaves after it
+//	core.go      the state, Step, and the messages that leave after it
 //	events.go    what may happen
 //	effects.go   what the shell has to do
 //	session.go   hello, echo, trust
 //	workers.go   join, resume, fence, leave
-//	crash.go     what a process that crashed had in hand
+//	crash.go     the records that a crashed process had in hand
 //	leases.go    grant, steal, revoke, release, failure
 //	steps.go     delivered, stepped, acked, durable
 //	tally.go     the records in an ack; when acks fold

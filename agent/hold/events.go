@@ -140,7 +140,7 @@ type Failed struct {
 	Message   string
 	Lost      *pb.LostRange // with kind truncated
 	Bad       []*pb.BadRecord
-	Loose     bool // what lies behind it need not wait for the rest of the lease
+	Loose     bool // records after it need not wait for the rest of the lease
 }
 
 // Close: the stream is closed; the trainer uses none of its unstepped rows any more.

@@ -69,7 +69,7 @@ func (c *Core) grant(g *pb.Grant) {
 	c.want(s)
 }
 
-// steal gives up the undelivered tail, or refuses. What was delivered stays.
+// steal gives up the undelivered tail, or refuses. Delivered records stay.
 func (c *Core) steal(a *pb.StealAsk) {
 	l := c.byToken[tokenOf(a.Token)]
 	answer := &pb.StealAnswer{Token: a.Token, Refused: true}
@@ -198,7 +198,7 @@ func (k *gap) before(g *pb.Grant) bool {
 	return g.LeaseStart > k.at
 }
 
-// releaseBehind gives back what lies behind l in its partition and was not
+// releaseBehind gives back the ranges after l in its partition that were not
 // delivered: where order is strict it may not leave before the rest of l does.
 // A new session's Held says the same, should the Release be lost.
 func (c *Core) releaseBehind(l *lease) {

@@ -91,7 +91,7 @@ func (c *Core) arrived(ev *Arrived) {
 		return
 	}
 	if ev.Through > s.delivered {
-		c.fx.Invalid = "batches are said to be received that were not delivered"
+		c.fx.Invalid = "the process reports batches as received that were not delivered"
 		return
 	}
 	s.rounds.received = max(s.rounds.received, ev.Through)
@@ -165,7 +165,7 @@ func (c *Core) lastWord(s *stream) bool {
 	return s.w.state == gone && s.rounds.cut && s.rounds.done && c.leaving(s.w)
 }
 
-// sayRounds tells the master what has changed. It goes behind what was said of leases.
+// sayRounds tells the master what has changed about rounds, after the messages about leases.
 func (c *Core) sayRounds() {
 	c.rounding = slices.DeleteFunc(c.rounding, func(s *stream) bool {
 		return s.w.state == fenced || s.w.state == gone && !c.lastWord(s)

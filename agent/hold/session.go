@@ -198,7 +198,7 @@ func (c *Core) reasserted(l *lease, r *pb.HeldReply) {
 		return
 	}
 	if tokenOf(r.Token) != l.token {
-		c.refuse(l, "the master gave the lease another name, as versions before this agent's did: start a master of this version")
+		c.refuse(l, "the master gave the lease another token, as older versions do: start a master of this agent's version")
 		return
 	}
 	l.resume = false

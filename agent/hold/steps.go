@@ -177,7 +177,7 @@ func (c *Core) markDirty(l *lease) {
 	c.ackDue = min(c.ackDue, c.now+Time(c.cfg.AckDelay))
 }
 
-// exhausted: the positions behind the last record ride with it; a lease without
+// exhausted: the positions after the last record are acked with it; a lease without
 // any record is acked here and now.
 func (c *Core) exhausted(l *lease, tail int64) {
 	l.tail = tail

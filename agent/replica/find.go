@@ -174,7 +174,7 @@ func (n *Node) check(ctx context.Context, f *memory.Folder, p place) (json.RawMe
 		return nil, err
 	}
 	if !json.Valid(r.Text) {
-		return nil, status.Error(codes.DataLoss, "what it says of itself is no JSON")
+		return nil, status.Error(codes.DataLoss, "its description is not JSON")
 	}
 	return r.Text, nil
 }

@@ -80,7 +80,7 @@ type File struct {
 	Stream      uint32
 }
 
-// List gives the step files that lie in the folder. What has another name is left alone.
+// List gives the step files that lie in the folder. Files with other names are left alone.
 func (f *Folder) List() ([]File, error) {
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f File) Read() (*Stream, error) {
 		return nil, err
 	}
 	defer file.Close()
-	// Memory is taken from the beginning on; behind it the file is one hole.
+	// Memory is taken from the beginning on; the rest of the file is one hole.
 	size, err := file.Seek(0, unix.SEEK_HOLE)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)

@@ -17,7 +17,7 @@ const (
 	sweepAfter = 24 * time.Hour
 )
 
-// Sweep removes what agents have left behind that never came again: folders that no agent
+// Sweep removes folders of agents that never came back: folders that no agent
 // has locked, if they are empty, or if all processes that wrote there have ended and
 // nothing has changed for a day.
 func (f *Folder) Sweep() error {

@@ -45,7 +45,7 @@ func (g *group) taskEnded(w *worker) error {
 	case g.restarts >= g.cfg.MaxRestarts:
 		g.giveUp(w, g.budget())
 	case w.rank >= 0 && g.cfg.Model == Replicated:
-		g.event("%s: %s; all that train start again together, restart %s", w.name, w.end.Status(), g.nextRestart())
+		g.event("%s: %s; all trainers start again together, restart %s", w.name, w.end.Status(), g.nextRestart())
 		return g.restartGroup(w)
 	default:
 		g.event("%s: %s; it starts again alone, restart %s", w.name, w.end.Status(), g.nextRestart())
@@ -76,7 +76,7 @@ func (g *group) serverEnded(w *worker) error {
 		g.giveUp(w, g.budget())
 		return nil
 	}
-	g.event("%s: %s; the model is lost with it, so all that train start again at the newest checkpoint, restart %s",
+	g.event("%s: %s; the model is lost with it, so all trainers start again at the newest checkpoint, restart %s",
 		w.name, w.end.Status(), g.nextRestart())
 	return g.restartGroup(w)
 }

@@ -6,7 +6,7 @@
 // whether the trainer crashed.
 //
 //	supervise.go  Config, Run: the group's life
-//	backoff.go    pauses before the next start of what fails again and again
+//	backoff.go    pauses before the next start of a process that fails again and again
 //	role.go       the tasks of a TensorFlow cluster, their addresses and TF_CONFIG
 //	cluster.go    which of these tasks start again, and when they end
 //	environment.go  the variables of one process
