@@ -64,7 +64,7 @@ func (f *following) ages(ctx context.Context) error {
 func (f *following) warnOfClock() {
 	if ahead := f.clock.Ahead(); ahead > clockNews && !f.warned {
 		f.warned = true
-		f.log.Warn("the master's clock was set forward, or its machine was suspended. catch_up.drop_older_than goes on by the time before, so that no record is left out too early; start the master again if its clock is right now",
+		f.log.Warn("the master's clock was set forward, or its machine was suspended. catch_up.drop_older_than goes on with the old time, so that no record is left out too early; start the master again if its clock is right now",
 			"by", ahead.Round(time.Second))
 	}
 }

@@ -178,7 +178,7 @@ func (w *watch) run(ctx context.Context) {
 				return
 			}
 			w.broken = time.Now()
-			w.log.Warn("it is not known how long the broker keeps what is not read yet; it is asked again", "error", err)
+			w.log.Warn("it is not known how long the broker keeps unread records; it is asked again", "error", err)
 		}
 		if err == nil {
 			w.broken = time.Time{}
@@ -296,7 +296,7 @@ func (w *watch) partition(p *partitionWatch, need *serve.Need, k *sources.Kept, 
 	switch {
 	case !o.warn && !p.warned.IsZero():
 		p.warned = time.Time{}
-		w.log.Info("what is not read yet is out of danger", "partition", need.Label, "left", o.text())
+		w.log.Info("the source will not delete unread records soon any more", "partition", need.Label, "left", o.text())
 	case o.warn && (p.warned.IsZero() || o.left < p.told/2 || time.Since(p.warned) > warnAgain):
 		p.warned, p.told = time.Now(), o.left
 		args := []any{"partition", need.Label, "oldest_needed", need.Offset, "log_begins", k.Low.Offset, "head", k.Head.Offset,

@@ -33,7 +33,7 @@ type listing struct {
 
 // errMoved means that a restored checkpoint brought its own numbered segments. The source
 // must be opened again with them.
-var errMoved = fmt.Errorf("what is listed is that of a restored checkpoint now: %w", serve.ErrUnknown)
+var errMoved = fmt.Errorf("a restored checkpoint has replaced the listing: %w", serve.ErrUnknown)
 
 // wake hands over the newest state. Only discovery's goroutine calls it.
 func (l *listing) wake(ds *serve.Dataset) {

@@ -52,7 +52,7 @@ func (a *app) openSource(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 	return a.connections.Open(spec, o)
 }
 
-// openToRead is openSource for those who decode the records: with the schemas that it takes.
+// openToRead is openSource for callers that decode the records: with the schemas that this takes.
 func (a *app) openToRead(spec *dataset.Spec, o dataset.Opening) (sources.Source, error) {
 	src, err := a.openSource(spec, o)
 	if err != nil {

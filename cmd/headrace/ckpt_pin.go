@@ -22,7 +22,7 @@ func (a *app) ckptPinCommand() *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "pin CKPT",
-		Short: "Keep a checkpoint whatever is removed around it",
+		Short: "Pin a checkpoint: nothing of Headrace removes it",
 		Long: `Pins a checkpoint: nothing of Headrace's removes it until it is unpinned, with or
 without a master. The pin is a file beside the manifest.`,
 		Args: cobra.ExactArgs(1),

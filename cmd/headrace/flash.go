@@ -29,7 +29,7 @@ func (a *app) saveMemory(ctx context.Context, of memory.Left, target link.Target
 	on := func(path string) manifest.FS { return places.On(ctx, path, memory.Direct{}) }
 	saved, err := memory.PersistNewest(ctx, on, memory.Root(), of)
 	if err != nil {
-		log.Warn("what lies in memory could not be looked through", "error", err)
+		log.Warn("the checkpoints in memory could not be read", "error", err)
 	}
 	for _, s := range saved {
 		m := &s.Checkpoint.About.Manifest

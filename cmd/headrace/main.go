@@ -13,19 +13,19 @@
 //	init.go      a spec and a program for data that the user names
 //	master.go agent.go up.go run.go    processes
 //	node_linux.go node_other.go        the agent; only Linux has what it needs
-//	flash.go                           what trainers of run left in memory, to storage
+//	flash.go                           checkpoints that trainers of run left in memory, to storage
 //	run_roles.go the tasks of a TensorFlow cluster, from a job's file
-//	start.go     what up and run do with -f before trainers can come
+//	start.go     how up and run apply -f before trainers can join
 //	folder.go    a job belongs to the folder in which it was begun
 //	owner.go     one run at a time starts a job's trainers
 //	datasets.go  apply, list, describe, pause, resume, delete
 //	deadletter.go                      bad records that were left out
 //	peers.go      the port for agents of other nodes, and copies of checkpoints in memory
 //	peek.go check.go                   rows without leases
-//	status.go top.go                   what is going on
+//	status.go top.go                   the state of the job
 //	ckpt.go ckpt_pin.go ckpt_rm.go ckpt_verify.go  checkpoints on storage
 //	audit.go rewind.go                 which records are in a model; back to one
-//	reclaim.go   what an idle process holds
+//	reclaim.go   taking back the rows of an idle process
 //	ask.go       questions: confirm on a terminal, completion of names
 //	metrics.go   an agent's own numbers
 //	version.go gpu_none.go gpu_nvml.go

@@ -24,7 +24,7 @@ type atStart struct {
 }
 
 func resumeFlag(cmd *cobra.Command, resume *bool) {
-	cmd.Flags().BoolVar(resume, "resume-failed", false, "go on with the datasets of -f that have failed, once the cause is mended")
+	cmd.Flags().BoolVar(resume, "resume-failed", false, "go on with the datasets of -f that have failed, once the cause is removed")
 }
 
 // applyAtStart applies -f, and tells the user of a second run what was there before. A

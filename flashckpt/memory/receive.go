@@ -148,7 +148,7 @@ func (r *Receiving) Close() error { return r.file.Close() }
 func parseAbout(text []byte) (a About, err error) {
 	a.Manifest.Cut.Rank = cut.Group
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("what it says of its checkpoint: %w", err)
+		return a, fmt.Errorf("its description: %w", err)
 	}
 	if a.Version != version {
 		return a, fmt.Errorf("it has version %d, and this Headrace knows %d: use the version that the trainer has", a.Version, version)

@@ -25,8 +25,8 @@ const (
 	controlSize = 8 + 6*8
 )
 
-// ErrIncomplete is why a slot holds no checkpoint: its writer was killed, or is at work.
-var ErrIncomplete = errors.New("the slot is not complete: its writer was killed, or is at work")
+// ErrIncomplete is why a slot holds no checkpoint: its writer was killed, or still writes.
+var ErrIncomplete = errors.New("the slot is not complete: its writer was killed, or still writes")
 
 // About is what a slot says of its checkpoint.
 type About struct {
@@ -103,7 +103,7 @@ func (s *Slot) parse(size int64) error {
 	s.Bytes, s.CRC = int64(image), manifest.CRC64(le.Uint64(c[32:]))
 	text := s.memory[at : at+about]
 	if crc64nvme.Checksum(text) != le.Uint64(c[48:]) {
-		return errors.New("what it says of its checkpoint has another checksum: its memory was changed")
+		return errors.New("the checksum of its description differs: its memory was changed")
 	}
 	s.head = Head{end, image, le.Uint64(c[32:]), about, le.Uint64(c[48:])}
 	var err error
