@@ -65,7 +65,7 @@
 //	token.go         their tokens, also of closed leases
 //	held.go          leases that are asserted again
 //	steal.go         which holder to ask for a tail
-//	level.go         what there is, evenly over the ranks of a round
+//	level.go         the rows of a round, spread evenly over its ranks
 //	stall.go         how long a holder may make no progress
 //	ack.go           acks
 //	pieces.go        how acked pieces lie in the store, and which fold
@@ -74,7 +74,7 @@
 //	listed.go        ranges that a partition lists: those that are excluded, or dropped
 //	excluded.go      records that the source has lost: settled, and listed for ever
 //	old.go           records that are older than a dataset wants: excluded, and listed
-//	dropped.go       what no full round has: settled at a step, and listed
+//	dropped.go       rows that fill no round: settled at a step, and listed
 //	stopped.go       why a dataset stopped: every range that is known to be lost
 //	bad.go           records that cannot be decoded: their limits, their dead letters
 //	suspect.go       records that crash their trainers

@@ -53,7 +53,7 @@ func (ck *checkpoints) mayResume(a *agent, j *Join, newcomer bool) bool {
 	if !newcomer || j.Resume != ResumeAcked || ck.noCuts() != "" {
 		return true
 	}
-	ck.group.refuseJoin(a, j, fmt.Sprintf("resume=acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", ck.cfg.Model))
+	ck.group.refuseJoin(a, j, fmt.Sprintf("resume=acked: the model of a %s job ends with its processes, so the records that they acked are in no model. Say bound, or start", ck.cfg.Model))
 	return false
 }
 

@@ -227,7 +227,7 @@ func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
 	whose, again := "the checkpoints", "all that was acked comes again"
 	if ck.ownerOf(r) != cut.Group {
-		whose, again = fmt.Sprintf("the checkpoints of rank %d", r.no), fmt.Sprintf("what rank %d had acked comes again, for all ranks", r.no)
+		whose, again = fmt.Sprintf("the checkpoints of rank %d", r.no), fmt.Sprintf("the records that rank %d had acked come again, for all ranks", r.no)
 	}
 	return whose + " that are bound do not verify there: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
 }

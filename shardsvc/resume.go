@@ -20,7 +20,7 @@ func (lg *ledger) badResume(d *dataset, r Resume) error {
 		return nil
 	}
 	if r == ResumeAcked && !lg.folds {
-		return fmt.Errorf("resume: acked: the model of a %s job goes with its processes, so what they acked is in none. Say bound, or start", lg.cfg.Model)
+		return fmt.Errorf("resume: acked: the model of a %s job ends with its processes, so the records that they acked are in no model. Say bound, or start", lg.cfg.Model)
 	}
 	for _, x := range lg.datasets {
 		if x != nil && x != d && x.opt.Resume != ResumeDefault && x.opt.Resume != r {

@@ -21,7 +21,7 @@ const (
 	allSettled    // the data has ended
 	datasetFailed // until somebody resumes the dataset
 	datasetPaused // likewise
-	newTerm       // a new master waits for those who may hold leases
+	newTerm       // a new master waits for workers that may hold leases
 	groupEnded    // its generation has ended
 	noVirtualRank // the dataset is bit_exact, and it names none of its virtual ranks
 

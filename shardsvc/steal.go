@@ -209,7 +209,7 @@ func (lg *ledger) stealAnswer(a *speaker, k *StealAnswer) {
 		Segment: l.segment, Start: k.At, End: l.reach() - l.shift, Token: l.token, Agent: a.name}
 	if k.Refused || at < l.prefix || at >= l.end {
 		if ps.p.holder != nil {
-			lg.kick(ps.p.ds) // nothing was granted behind it meanwhile
+			lg.kick(ps.p.ds) // nothing after it was granted meanwhile
 		}
 		l.stealAfter = lg.now + backoffBase<<min(l.refusals, backoffMax)
 		l.refusals++

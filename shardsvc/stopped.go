@@ -80,9 +80,9 @@ func (d *dataset) lossReason() string {
 		said = append(said, fmt.Sprintf("and %d more ranges", more))
 	}
 	ways := fmt.Sprintf("to go on without it, set on_loss: continue in the spec, apply it and run `headrace dataset resume %s`: the range is excluded then, and listed. "+
-		"Else delete the dataset and apply it with a start that is there", d.name)
+		"Or delete the dataset and apply it with a start that still exists", d.name)
 	if d.opt.VirtualRanks > 0 {
-		ways = "the batches of a bit_exact dataset are others without it: delete the dataset and apply it with a start that is there"
+		ways = "without it the batches of a bit_exact dataset would be different: delete the dataset and apply it with a start that still exists"
 	}
 	return strings.Join(append(said, ways), "; ")
 }

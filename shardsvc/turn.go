@@ -9,7 +9,7 @@ type turn struct {
 	model model
 
 	started    bool
-	recovering bool // a new term waits for those who may hold leases
+	recovering bool // a new term waits for workers that may hold leases
 	term       uint32
 	epoch      uint32
 	generation uint32 // replicated: 0 before the first; else always 1

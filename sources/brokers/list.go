@@ -19,7 +19,7 @@ type List[P fmt.Stringer] struct {
 	now    *listing // of a Find that lists
 }
 
-// listing is one call of list, for all who wait for it.
+// listing is one call of list, for all callers that wait for it.
 type listing struct {
 	ended chan struct{} // closed then
 	err   error

@@ -17,7 +17,7 @@ const (
 	keptBlocks = 96
 )
 
-// ahead reads objects ahead of those who read them, and keeps what was read last: the
+// ahead reads objects ahead of their readers, and keeps the bytes that were read last: the
 // next lease often begins where one ended. It is shared by all that read one dataset in
 // this process.
 type ahead struct {

@@ -8,9 +8,9 @@ type blocks struct {
 	// records bounds a batch: of very short records a block holds so many that
 	// their positions would be far larger than they are.
 	records int
-	// overrun is read behind a range's end at first: its last record ends there.
+	// overrun is read after a range's end at first, because its last record ends there.
 	overrun int64
-	// segment: one of quoted CSV ends at the first record border behind this.
+	// segment: one of quoted CSV ends at the first record border after this.
 	segment int64
 	// every: its locator has a record's start about this often, which is what a
 	// reader that begins in its middle scans at most, and then some of one record.

@@ -28,9 +28,9 @@ type cursor struct {
 	from    int64 // records that begin before it are not given
 	at      int64 // a record begins here, unless midLine
 	end     int64 // no record that begins here or later is given
-	midLine bool  // at is inside a line: the first record begins behind its end
+	midLine bool  // at is inside a line: the first record begins after its end
 	block   int64
-	rest    []byte // of the arena, behind its last record
+	rest    []byte // of the arena, after its last record
 	err     error  // what Next answers from now on
 }
 
@@ -142,7 +142,7 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 			return err
 		}
 	}
-	if len(b.Recs) > 0 { // an error behind them is told by the next call
+	if len(b.Recs) > 0 { // the next call tells an error after them
 		c.settle(b)
 		return nil
 	}
@@ -246,7 +246,7 @@ func (c *cursor) packedShort(now stamp) error {
 }
 
 // frame appends the records of the arena that begin before end, and returns how
-// many bytes it is through with. Zero: the first record goes on behind the arena.
+// many bytes it is through with. Zero: the first record goes on after the arena.
 func (c *cursor) frame(ctx context.Context, b *sources.Batch, last bool) (used int, err error) {
 	c.framer.reset()
 	buf := b.Arena

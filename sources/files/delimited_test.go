@@ -90,8 +90,8 @@ func TestWhatIsNoDelimitedMessageIsToldWithItsPlace(t *testing.T) {
 		more string
 		says string
 	}{
-		"cut short":         {"\x20abc", "goes on behind the end of the file"},
-		"cut in its length": {"\x80", "goes on behind the end of the file"},
+		"cut short":         {"\x20abc", "goes on after the end of the file"},
+		"cut in its length": {"\x80", "goes on after the end of the file"},
 		"too long a length": {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + strings.Repeat("x", 30), "no length of a message begins here"},
 		"more than 2 GiB":   {"\xff\xff\xff\xff\x7f" + strings.Repeat("x", 30), "Protobuf allows 2 GiB"},
 	} {

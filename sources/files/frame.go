@@ -8,7 +8,7 @@ import (
 // framer finds where records end. It is the one place that knows.
 type framer struct {
 	framing Framing
-	// quoteAt caches the first quote at or behind a place of the buffer that is
+	// quoteAt caches the first quote at or after a place of the buffer that is
 	// being framed; -1: not looked for yet. Call reset for another buffer.
 	quoteAt int
 	known   bool
@@ -19,7 +19,7 @@ type state uint8
 
 const (
 	complete state = iota
-	cut            // the record goes on behind the buffer
+	cut            // the record goes on after the buffer
 	inQuotes       // so it does, and a quote is open
 	damaged        // nothing can be framed from here on
 )
@@ -27,7 +27,7 @@ const (
 // unfinished says why a record does not end where its file does.
 func (f *Framing) unfinished() string {
 	if f.Kind == TFRecord || f.Kind == Delimited {
-		return "the record that begins here goes on behind the end of the file; the file was cut short or is not written to its end yet"
+		return "the record that begins here goes on after the end of the file; the file was cut short or is not written to its end yet"
 	}
 	return fmt.Sprintf("a field of the record that begins here opens a quote (%c) that is never closed", f.Quote)
 }
@@ -77,7 +77,7 @@ func trimReturn(buf []byte, s, e int) int {
 	return e
 }
 
-// quote is where the first quote at or behind s stands; len(buf): nowhere.
+// quote is the place of the first quote at or after s; len(buf): there is none.
 func (fr *framer) quote(buf []byte, s int) int {
 	if !fr.known || fr.quoteAt < s {
 		fr.known = true
@@ -117,7 +117,7 @@ func (fr *framer) quoted(buf []byte, s int, last bool) (value, next int, st stat
 	}
 }
 
-// closing finds the byte behind the quote that closes the field whose text
+// closing finds the byte after the quote that closes the field whose text
 // begins at buf[i].
 func closing(buf []byte, i int, quote byte) (int, state) {
 	for {
@@ -127,7 +127,7 @@ func closing(buf []byte, i int, quote byte) (int, state) {
 		}
 		i += n + 1
 		// At the end of buf this may be the first of two; the caller, who finds no
-		// line end behind it, will ask again with more.
+		// line end after it, will ask again with more.
 		if i == len(buf) || buf[i] != quote {
 			return i, complete
 		}

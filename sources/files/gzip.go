@@ -110,7 +110,7 @@ func (g *gunzip) member() error {
 	return nil
 }
 
-// padding passes the zero bytes that some writers put behind a member.
+// padding passes the zero bytes that some writers put after a member.
 func (g *gunzip) padding() error {
 	for {
 		b, err := g.in.buffered.ReadByte()

@@ -16,7 +16,7 @@ type locator struct {
 	Identity identity
 	HasFull  bool
 	Full     uint64 // XXH64 of the whole file; verify: full
-	Data     int64  // where the first record may begin: behind byte order mark and header line
+	Data     int64  // where the first record may begin: after byte order mark and header line
 	End      int64  // of the segment
 	// Codec: how the file is compressed. Data, End and Starts are then offsets of what it
 	// unpacks to, and Plain is the length of that; -1: not known when it was listed.

@@ -18,7 +18,7 @@ const (
 	Lines     FramingKind = iota + 1 // one record a line, ended by \n or \r\n
 	Quoted                           // CSV records; a quoted field may hold line ends
 	Whole                            // the whole file is one record that begins at offset 0
-	Fixed                            // records of Size bytes, one behind the other
+	Fixed                            // records of Size bytes, one after the other
 	TFRecord                         // records with a length and checksums
 	Table                            // Parquet: rows of columns; offsets are rows
 	Container                        // Avro files: blocks of records; offsets are rows

@@ -9,7 +9,7 @@ import (
 )
 
 // In a folder that grows each name is read once. If a file is written to after that, or
-// comes again under its old name, what is new in it is not read, and the log says so once.
+// comes again under its old name, its new content is not read, and the log says so once.
 
 // mark tells one state of a file from another: a hash of its size and time, or of its tag.
 type mark uint64
@@ -41,7 +41,7 @@ const (
 	toldMost  = 100
 )
 
-// someAgain looks at some files again that were read; the next look goes on behind them.
+// someAgain looks again at some files that were read; the next look goes on after them.
 func (l *look) someAgain(ctx context.Context, names []string) {
 	g := &l.s.list.growing
 	from := sort.Search(len(names), func(i int) bool { return names[i] > g.again.after })
@@ -68,7 +68,7 @@ func (l *look) replaced(name string, as func() (sighting, error)) {
 	}
 	g.taken[name] = told
 	if g.again.told++; g.again.told < toldMost {
-		l.s.log.Warn("a file has changed after it was listed, or another one has its name; each name is read once, so what is new in it is not read: "+
+		l.s.log.Warn("a file has changed after it was listed, or another one has its name; each name is read once, so its new content is not read: "+
 			"put it there again under a new name", "file", name)
 	} else if g.again.told == toldMost {
 		l.s.log.Warn("more files have changed after they were listed; they are not named any more", "file", name)

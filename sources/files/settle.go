@@ -6,7 +6,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// settle says up to where the batch goes: over empty lines behind its last
+// settle says up to where the batch goes: over empty lines after its last
 // record, wherever the block ended, but never out of the range.
 func (c *cursor) settle(b *sources.Batch) {
 	last := &b.Recs[len(b.Recs)-1]

@@ -57,7 +57,7 @@ const byteOrderMark = "\xef\xbb\xbf"
 // maxHeader is the longest header line, in bytes.
 const maxHeader = 1 << 20
 
-// dataStart finds where the first record may begin: behind a byte order mark
+// dataStart finds where the first record may begin: after a byte order mark
 // and the header line.
 func (s *Source) dataStart(ctx context.Context, f content, name string, packed codec) (int64, error) {
 	size := f.Size()

@@ -26,7 +26,7 @@ type Source struct {
 	idle      idle
 	tables    tables
 
-	// turn is held by the one who lists; list is its state.
+	// turn is held by the caller that lists; list is its state.
 	turn chan struct{}
 	list lister
 

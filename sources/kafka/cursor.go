@@ -430,6 +430,6 @@ func (c *cursor) damaged(err error) error {
 		return errAgain
 	}
 	return &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(),
-		What: fmt.Sprintf("the batch there, fetched %d times: %v: the log of its leader is damaged, or what lies between: have another replica lead and resume the dataset, "+
-			"or go around it with a new dataset whose start_offsets are behind it", c.tries, err)}
+		What: fmt.Sprintf("the batch there, fetched %d times: %v: the log of its leader is damaged, or something on the way from it: make another replica the leader and resume the dataset, "+
+			"or skip it with a new dataset whose start_offsets are after it", c.tries, err)}
 }

@@ -437,7 +437,7 @@ func (c *cursor) silent(ctx context.Context, why error, ledger, entry int64, kno
 	return c.again(why, times, enough && c.answersBehind(ctx, ledger, entry, known))
 }
 
-// answersBehind says whether a broker gives what lies behind an entry, so that it is not slow.
+// answersBehind says whether a broker gives an entry after this one, so it is not slow.
 // If nothing lies there, it must at least know the entry.
 func (c *cursor) answersBehind(ctx context.Context, ledger, entry int64, known bool) bool {
 	l, err := c.s.layoutOf(ctx, c.p)

@@ -11,7 +11,7 @@ const (
 	triesMost = 256 // entries that are counted
 
 	// If nothing comes after an entry, the broker may only be slow. Then the entry is tried
-	// for at least so long. After that a Reader behind it must get something within behindWithin.
+	// for at least so long. After that a Reader must get a later entry within behindWithin.
 	silentFor    = 30 * time.Second
 	behindWithin = 5 * time.Second
 

@@ -34,7 +34,7 @@ func (c *cursor) damaged(err error) error {
 	}
 	malformed := &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(), What: err.Error()}
 	if errors.Is(err, errWindow) {
-		malformed.What += "; go around it with a new dataset whose start_offsets are after it"
+		malformed.What += "; skip it with a new dataset whose start_offsets are after it"
 		return malformed
 	}
 	if errors.Is(err, errBatchQueue) {
@@ -43,8 +43,8 @@ func (c *cursor) damaged(err error) error {
 	if c.tries++; c.tries < damageTries {
 		return errAgain
 	}
-	malformed.What = fmt.Sprintf("the message there, fetched %d times: %v: the broker's commit log is damaged, or what lies between: "+
-		"let a replica become the master and resume the dataset, or go around it with a new dataset whose start_offsets are after it", c.tries, err)
+	malformed.What = fmt.Sprintf("the message there, fetched %d times: %v: the broker's commit log is damaged, or something on the way from it: "+
+		"let a replica become the master and resume the dataset, or skip it with a new dataset whose start_offsets are after it", c.tries, err)
 	return malformed
 }
 

@@ -75,4 +75,4 @@ def test_a_file_that_was_cut_short_is_named(job: Any, click: Any) -> None:
     spec.write_text(example(job))
     out = job.headrace("check", "-f", str(spec), check=False)
     assert "a.pb" in out.stderr
-    assert "goes on behind the end of the file" in out.stderr, out.stderr
+    assert "goes on after the end of the file" in out.stderr, out.stderr

@@ -59,7 +59,7 @@ def test_what_a_process_says_goes_before_what_its_dataset_says(
     assert sorted(ids) == list(range(n))
 
 
-@pytest.mark.parametrize(("resume", "wrong"), [("acked", "goes with its processes"), ("never", "resume")])
+@pytest.mark.parametrize(("resume", "wrong"), [("acked", "ends with its processes"), ("never", "resume")])
 def test_a_resume_that_can_not_be_is_refused_when_its_dataset_is_applied(job: Any, resume: str, wrong: str) -> None:
     job.write(10)
     job.up("--model", "replicated")
