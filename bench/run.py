@@ -35,20 +35,20 @@ class Bench(NamedTuple):
 
 
 COSTS = {
-    "cost_interval": "holds that median with 95 %; goal at most 0.02",
+    "cost_interval": "95 % confidence interval of that median; goal at most 0.02",
     "cost_range": "lowest, highest pair",
     "cpu_cost": "the same in CPU time of trainer, agent and master",
     "cpu_cost_interval": "",
     "cpu_cost_range": "",
-    "cpu_us_per_batch": "CPU of all three for a batch's step; over the time of your own step it is your cost",
-    "trainer_cpu_us_per_batch": "of these, in the trainer's process",
+    "cpu_us_per_batch": "CPU of all three for a batch's step; divide it by the time of your own step to know your cost",
+    "trainer_cpu_us_per_batch": "the part of it in the trainer's process",
     "exact_rows_per_second": "a batch has 1,024 rows",
     "silent_rows_per_second": "",
 }
 
 LOAD = (
-    "`load` is the machine's before the run: above 0.5, others worked on it at the same time, and only the CPU figures "
-    "say something. Each figure is [median, min, max] over the rounds."
+    "`load` is the machine's before the run. Above 0.5, others worked on it at the same time, and only the CPU "
+    "figures mean something. Each figure is [median, min, max] over the rounds."
 )
 
 # bench/queues.py prints these.
@@ -394,9 +394,9 @@ BENCHES = {
     ),
     "acks": Bench(
         "The cost of acking every batch",
-        "Of a replicated job, a trainer that does nothing but step each batch against the same trainer that takes the "
-        "same batches and says nothing: no ack is made, sent or written in its time. They take turns in windows of "
-        "2 s; bench/acks/bench.py says how.",
+        "Two trainers of a replicated job: one steps each batch and does nothing else; the other takes the same "
+        "batches and never steps, so no ack is made, sent or written in its time. They take turns in windows of 2 s; "
+        "bench/acks/bench.py says how.",
         {
             "cost": "time added by acking each batch, as a share, median of the pairs; goal at most 0.02",
             **COSTS,
@@ -404,13 +404,14 @@ BENCHES = {
     ),
     "exact": Bench(
         "The cost of exact checkpoints",
-        "The same in windows of 10 s, in each of which the one that steps also saves a checkpoint (1 MiB of weights): "
-        "acks, a cut, a manifest and a bind against none of them.",
+        "The same in windows of 10 s. In each of its windows, the trainer that steps also saves a checkpoint (1 MiB of "
+        "weights): acks, a cut, a manifest and a bind, compared with none of them.",
         {
             "cost": "time added by acks, cuts and checkpoints, as a share, median of the pairs; goal at most 0.02",
             **COSTS,
-            "checkpoints": "saved",
-            "checkpoints_unbound_at_window_end": "of these, whose work may have reached beyond their window",
+            "checkpoints": "checkpoints that were saved",
+            "checkpoints_unbound_at_window_end": "those of them that were not bound when their window ended, so a part "
+            "of their work may lie outside of it",
         },
     ),
 }
@@ -526,8 +527,9 @@ def main() -> int:
             parts.append(judged(text))
     head = (
         "# Benchmarks\n\nWritten by `make bench` from what the programs in bench/ printed; not edited by "
-        "hand. Ratios are taken within one run; nothing here is asserted by a test. A goal that was not reached is "
-        "marked as missed. A section of another commit than the newest run says so in its title.\n"
+        'hand. Ratios are taken within one run; "A over B" means A divided by B. No test asserts these '
+        "figures. A goal that was not reached is marked as missed. A section of another commit than the newest "
+        "run says so in its title.\n"
     )
     PAGE.write_text("\n".join([head, *titled(parts)]))
     print(f"rewrote {PAGE.relative_to(ROOT)}")
