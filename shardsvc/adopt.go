@@ -20,10 +20,10 @@ import (
 // fit matches each partition of a foreign cut to a partition of the job, and lays the cut
 // on their lines. It changes nothing. A partition that the job does not have is new.
 //
-// The job's partition gives way to that of the cut if it is untouched: none of it is
-// settled, and nobody but r (nil: but those who go back) holds any of it. The cut then
-// says which segment had which number. Example: the cut has segments 0 to 4, and an empty
-// master has listed the same files as 0 and 1.
+// If the job's partition is untouched, the cut's partition replaces it. Untouched means
+// that none of it is settled, and that only r (nil: only the processes that go back) holds
+// some of it. The cut then gives the numbers of the segments. Example: the cut has segments
+// 0 to 4, and an empty master has listed the same files as 0 and 1.
 func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 	if err := body.Validate(); err != nil {
 		return nil, err
@@ -206,8 +206,8 @@ func (f *fitted) into(p *partition) (err error) {
 	return nil
 }
 
-// untouched says whether nothing of p is settled, no kept cut names it, and only those who
-// go back hold any of it.
+// untouched says whether nothing of p is settled, no kept cut names it, and only processes
+// that go back hold some of it.
 func (lg *ledger) untouched(p *partition, r *account) bool {
 	if p.folded > 0 || len(p.excluded) > 0 {
 		return false

@@ -16,7 +16,7 @@ type share struct {
 }
 
 // comesAgain counts the units of a pass that are acked (by the ranks of shares, or by all)
-// and not in want. more counts those of which the reverse is true.
+// and not in want. more counts the units that are in want and not acked.
 func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, more int64) {
 	minus := func(s, t *line.Set) int64 {
 		m := s.Minus(t)

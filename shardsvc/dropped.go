@@ -10,9 +10,9 @@ import (
 
 // Dropped rows are those that lie beyond the last full round of a series with tail="drop"
 // (docs/ROUNDS.md). They are settled, and in no model. They belong to the step of the last
-// round, as its acks do: a cut at that step or a later one has them, and who goes back to
-// an earlier one finds them pending again. A settled set forgets why a range below its low
-// mark is settled, so dropped ranges have a list of their own.
+// round, as its acks do: a cut at that step or a later one has them. After a return to an
+// earlier step they are pending again. A settled set forgets why a range below its low mark
+// is settled, so dropped ranges have a list of their own.
 
 // drop is one `q` key: a range of one pass in one segment of order space.
 type drop struct {

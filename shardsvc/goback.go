@@ -9,9 +9,9 @@ import (
 
 // resettle makes base, and the acks for which keep is true, the settled records of ps. The
 // rest below the frontier is pending, except for leased ranges. again counts the units
-// that were acked and are pending now; more counts those of which the reverse is true. The
-// caller counts the records of base. Example: [0, 300) was settled and base is [0, 200):
-// again is 100.
+// that were acked and are pending now; more counts the units that were not acked and are
+// now. The caller counts the records of base. Example: [0, 300) was settled and base is
+// [0, 200): again is 100.
 func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (again, more int64) {
 	was := ps.done.Clone()
 	lg.keepPieces(ps, keep)
@@ -101,9 +101,9 @@ func (ps *pass) plus(m line.Map) line.Set {
 	return line.SetOf(m)
 }
 
-// goBack makes l, and what is excluded, the settled records of the whole job. With nil
-// only what is excluded stays settled. What is excluded here, and in the model of the cut,
-// is not excluded any more. No lease may be out.
+// goBack makes l and the excluded ranges the settled records of the whole job. With nil only
+// excluded ranges stay settled. Excluded ranges that are in the model of the cut are not
+// excluded any more. No lease may be out.
 func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil {

@@ -102,9 +102,9 @@ func (lg *ledger) poorestFirst(d *dataset) {
 	all[0] = r
 }
 
-// mostOf is the most that w may be granted at once. While d is leveled, that is what w
-// lacks of its part. A holder that has its part waits until leveling ends, because what is
-// free is another holder's part, who may not have asked for it yet.
+// mostOf is the most that w may be granted at once. While d is leveled, w gets only the rest
+// of its part. A holder that has its part waits until leveling ends, because free units are
+// the part of another holder, which may not have asked for them yet.
 func (lg *ledger) mostOf(d *dataset, w *holder) int64 {
 	if !lg.leveling(d) || !slices.Contains(d.level, w) || d.unleased() == 0 {
 		return math.MaxInt64

@@ -61,7 +61,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		}
 	}
 	witness := ck.witness(r, k)
-	if witness != nil { // it tells of others, and has nothing to go back to itself
+	if witness != nil { // the call only shows another rank's cut; its own rank goes back to nothing
 		own := *k
 		own.Cut, own.Path = nil, ""
 		k = &own

@@ -48,9 +48,9 @@ func (ps *pass) tally() cut.Tally {
 	return t
 }
 
-// cameBack counts what left the settled records of a partition. was: its records before.
-// units: units that were settled and are not any more. more: units of which the reverse is
-// true.
+// cameBack counts the records that are no longer settled in a partition. was: its records
+// before. units: units that were settled and are not any more. more: units that were not
+// settled and are now.
 func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	now := p.tally()
 	if more > 0 || now.Untold > was.Untold { // nobody counts what is in one and not in the other

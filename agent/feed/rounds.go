@@ -10,9 +10,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/rounds"
 )
 
-// A stream with rounds cuts and delivers like any other. Three things differ: a batch is
-// ended early only when the master asks for it, and perhaps without a row; the Desk is
-// told what lies here; and the trainer is told how far it may yield.
+// A stream with rounds cuts and delivers like any other. Three things differ: a batch ends
+// early only when the master asks for it, and then perhaps without a row; the Desk hears
+// which rows are decoded here; and the trainer hears through which round it may yield.
 
 // inRounds takes what OPEN says of rounds.
 func (st *stream) inRounds(o *frame.Open) *frame.Error {

@@ -70,7 +70,7 @@ type rounding struct {
 	again     bool // nothing was said in this session
 }
 
-// report is what the master is told of a stream.
+// report is the agent's report about a stream to the master.
 type report struct {
 	through       uint32
 	more, drained bool

@@ -242,7 +242,7 @@ func (c *containerCursor) Next(ctx context.Context, b *sources.Batch) error {
 	return nil
 }
 
-// fill takes rows of the block. What is wrong with a row is told after the rows before it.
+// fill takes rows of the block. If a row is bad, its error comes after the rows before it.
 func (c *containerCursor) fill(b *sources.Batch) error {
 	from := c.at
 	for c.left > 0 && c.row < c.end && len(b.Recs) < c.src.blocks.records && int64(c.at-from) < c.src.blocks.read {

@@ -320,8 +320,8 @@ func (c *cursor) longer(n int64) int64 {
 	return min(2*n, int64(c.src.spec.MaxRecord)+lineEndings+1)
 }
 
-// tooLong judges a record that does not end in the n bytes from c.at. One over the limit that
-// only leads to the range is passed: another reader tells of it.
+// tooLong judges a record that does not end in the n bytes from c.at. If it is over the limit
+// and begins before the range, it is passed: another reader reports it.
 func (c *cursor) tooLong(ctx context.Context, n int64) (passed bool, err error) {
 	if n > int64(c.src.spec.MaxRecord)+lineEndings {
 		err := c.over(ctx, c.at)
@@ -337,7 +337,7 @@ func (c *cursor) tooLong(ctx context.Context, n int64) (passed bool, err error) 
 	return false, nil
 }
 
-// over tells of the record that begins at at, which is longer than max_record.
+// over returns the error for the record that begins at at and is longer than max_record.
 func (c *cursor) over(ctx context.Context, at int64) error {
 	o, err := c.src.over(ctx, at, c.some)
 	if err != nil {

@@ -126,8 +126,8 @@ func closing(buf []byte, i int, quote byte) (int, state) {
 			return 0, inQuotes
 		}
 		i += n + 1
-		// At the end of buf this may be the first of two; the caller, who finds no
-		// line end after it, will ask again with more.
+		// At the end of buf this may be the first of two quotes. The caller finds no line
+		// end after it, and asks again with more.
 		if i == len(buf) || buf[i] != quote {
 			return i, complete
 		}

@@ -70,9 +70,9 @@ func scanRoom(size int64) *[]byte {
 	return &b
 }
 
-// tooLong judges a record that does not end in the n bytes from at. Listing passes one over
-// the limit if it finds its end: the reader tells of it. end is 0 for a record that may be
-// shorter.
+// tooLong judges a record that does not end in the n bytes from at. If the record is over
+// the limit and listing finds its end, listing passes it: the reader reports it. end is 0
+// for a record that may be shorter.
 func (s *Source) tooLong(ctx context.Context, c *openList, at, n int64, st state, last bool) (end int64, err error) {
 	limit := int64(s.spec.MaxRecord)
 	where := sources.Position{Segment: s.nextID(), Offset: at}

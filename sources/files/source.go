@@ -147,7 +147,7 @@ func (s *Source) find(ctx context.Context) error {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	default:
-		// Somebody lists just now, who either has found them or will tell why not.
+		// Another caller lists just now: it either has found them, or returns the error.
 		return ctx.Err()
 	}
 	return s.findFiles(ctx)
