@@ -40,6 +40,7 @@ type cutter struct {
 
 	full    time.Time // when the frame's first full batch was complete
 	partial time.Time // when the first row of its unfinished batch was decoded
+	left    time.Time // when a frame was sealed last; at first, when the stream began
 	asked   bool      // Hungry was said since the last lease
 	over    bool      // a fault has ended the stream
 	said    ahead     // of a stream with rounds
@@ -56,7 +57,7 @@ func newCutter(st *stream) *cutter {
 	if most < math.MaxInt {
 		spare *= most
 	}
-	return &cutter{st: st, live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
+	return &cutter{st: st, left: time.Now(), live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
 		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}}
 }
 
@@ -197,6 +198,8 @@ func (c *cutter) idle(ctx context.Context) {
 		c.w.last = true
 		c.seal(c.w.b.Rows())
 		return
+	} else {
+		c.endTransaction()
 	}
 	c.overdue()
 	c.wait(ctx, c.deadline())

@@ -56,6 +56,7 @@ type stream struct {
 	sending   bool // the sender has a frame of the queue at the Desk
 	blocked   bool // the sender waits for the session
 	state     pb.Standing_State
+	allOut    bool // since the newest grant, the master has said that nothing else is there to read
 	said      frame.State
 	ended     bool // END
 	failed    bool
@@ -319,7 +320,7 @@ func (st *stream) granted(g hold.Granted) {
 		id: g.Lease, grant: g.Grant, token: g.Token, end: g.Grant.LeaseEnd,
 		read: g.Grant.LeaseStart, sent: g.Grant.LeaseStart, cut: g.Grant.LeaseStart,
 	})
-	st.state, st.newest = g.Standing, g.Lease
+	st.state, st.newest, st.allOut = g.Standing, g.Lease, false
 	restored := st.said.State == frame.StateRestore && g.Standing != pb.Standing_RESTORE
 	st.mu.Unlock()
 	if restored { // else the trainer says that it waits for others, when it waits for rows
@@ -349,7 +350,7 @@ func (st *stream) shrunk(e hold.LeaseEnd) {
 
 func (st *stream) stateChanged(s pb.Standing_State, reason string) {
 	st.mu.Lock()
-	st.state = s
+	st.state, st.allOut = s, s == pb.Standing_WAIT
 	switch s {
 	case pb.Standing_END:
 		st.ended = st.rounds == nil // else the end is a decision of all ranks

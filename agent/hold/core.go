@@ -213,6 +213,9 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		if s := c.stream(ev.Stream); s != nil {
 			s.hungry = true
 			c.want(s)
+			if s.hasAll() { // it was told before the stream was hungry
+				c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: s.standing})
+			}
 		}
 	case *Deliver:
 		c.deliver(ev)

@@ -64,6 +64,12 @@ func (s *stream) short(seconds float64) float64 {
 	return short
 }
 
+// hasAll says whether the master has told each open request that nothing is there to read now.
+func (s *stream) hasAll() bool {
+	n := len(s.requests)
+	return n > 0 && s.requests[n-1] <= s.told && s.standing == pb.Standing_WAIT
+}
+
 // onStanding tells the stream what it waits for; END closes the request.
 func (c *Core) onStanding(st *pb.Standing) {
 	s := c.requests[st.Request]

@@ -55,7 +55,8 @@ class Dataset:
 
         A batch is shorter only at the end of the input, or because of max_wait: so many
         seconds after its first row, a batch is yielded as it is. Without a row there is
-        no batch.
+        no batch. Pushed records that are all there are do not wait if no batch has left
+        for max_wait (docs/LANDING.md, "When a trainer gets them").
 
         columns: which of the dataset's columns; default all.
         ack="auto": a batch counts as stepped when the next one is asked for; only
