@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -202,9 +203,13 @@ func TestAPushedTransactionComesOnceOrNotAtAllThroughKills(t *testing.T) {
 			at = rng.IntN(each)
 		}
 		pushAll(x, from, at)
-		locators, err := x.Stage(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		commit := x.Commit // the last chunks and the commit in one call
+		if rng.IntN(2) == 0 {
+			locators, err := x.Stage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit = func(ctx context.Context) (push.Done, error) { return p.Commit(ctx, id, locators) }
 		}
 		switch place {
 		case 1:
@@ -212,7 +217,7 @@ func TestAPushedTransactionComesOnceOrNotAtAllThroughKills(t *testing.T) {
 		case 2: // in the middle of the commit, whose answer may be lost
 			answered := make(chan error, 1)
 			go func() {
-				_, err := p.Commit(t.Context(), id, locators)
+				_, err := commit(t.Context())
 				answered <- err
 			}()
 			time.Sleep(time.Duration(rng.IntN(3000)) * time.Microsecond) // any moment will do
@@ -221,14 +226,14 @@ func TestAPushedTransactionComesOnceOrNotAtAllThroughKills(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		done, err := p.Commit(t.Context(), id, locators)
+		done, err := commit(t.Context())
 		if err != nil || done.Records != each || place == 2 && !done.Already {
 			t.Fatalf("transaction %s: %+v, %v", id, done, err)
 		}
 		if place == 3 {
 			kill()
 		}
-		if again, err := p.Commit(t.Context(), id, locators); err != nil || !again.Already || again.Records != each {
+		if again, err := commit(t.Context()); err != nil || !again.Already || again.Records != each {
 			t.Fatalf("transaction %s again: %+v, %v", id, again, err)
 		}
 	}

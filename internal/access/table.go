@@ -29,6 +29,7 @@ var calls = map[string]Roles{
 	headracev1.Landing_Layout_FullMethodName: Pusher,
 	headracev1.Landing_Stage_FullMethodName:  Pusher,
 	headracev1.Landing_Commit_FullMethodName: Pusher,
+	headracev1.Landing_Land_FullMethodName:   Pusher,
 	headracev1.Landing_Landed_FullMethodName: Pusher,
 	headracev1.Landing_End_FullMethodName:    Pusher,
 	headracev1.Landing_Read_FullMethodName:   Agent | Operator, // as dead letters

@@ -32,7 +32,7 @@ func (c *calls) Layout(ctx context.Context, req *headracev1.LayoutRequest) (*hea
 		return nil, statusOf(req.Dataset, err)
 	}
 	reply := &headracev1.LayoutReply{Partitions: uint32(l.Partitions), ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord,
-		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTtlMs: l.StageTTL.Milliseconds(), Key: l.Key}
+		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTtlMs: l.StageTTL.Milliseconds(), Key: l.Key, LandBytes: landMost}
 	if u := l.Upload; u.URL != "" {
 		reply.Upload = &headracev1.Upload{Url: u.URL, Stream: u.Stream, NowMs: u.Now.UnixMilli()}
 	}
@@ -49,6 +49,18 @@ func (c *calls) Stage(ctx context.Context, req *headracev1.StageRequest) (*headr
 
 func (c *calls) Commit(ctx context.Context, req *headracev1.CommitRequest) (*headracev1.CommitReply, error) {
 	done, err := c.s.Commit(ctx, req.Dataset, req.Transaction, req.Locators)
+	if err != nil {
+		return nil, statusOf(req.Dataset, err)
+	}
+	return &headracev1.CommitReply{Already: done.Already, Records: done.Records}, nil
+}
+
+func (c *calls) Land(ctx context.Context, req *headracev1.LandRequest) (*headracev1.CommitReply, error) {
+	last := make([]NewChunk, len(req.Chunks))
+	for i, n := range req.Chunks {
+		last[i] = NewChunk{int(n.Partition), n.Chunk}
+	}
+	done, err := c.s.Land(ctx, req.Dataset, req.Transaction, req.Locators, last)
 	if err != nil {
 		return nil, statusOf(req.Dataset, err)
 	}

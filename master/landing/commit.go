@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,7 +47,7 @@ func (s *Service) Commit(ctx context.Context, name, transaction string, locators
 // commitThen is Commit. It calls then when the commit has ended, also if its caller has gone
 // before.
 func (s *Service) commitThen(ctx context.Context, name, transaction string, locators []string, then func(Committed, error)) (Committed, error) {
-	p, a, ended, err := s.begin(ctx, name, transaction, locators)
+	p, a, ended, err := s.begin(ctx, name, transaction, len(locators))
 	if err != nil {
 		then(Committed{}, err)
 		return Committed{}, err
@@ -63,11 +64,11 @@ func (s *Service) commitThen(ctx context.Context, name, transaction string, loca
 }
 
 // begin waits until no other commit of the transaction is under way. ended ends this one.
-func (s *Service) begin(ctx context.Context, name, transaction string, locators []string) (p *place, a *stored, ended func(), err error) {
+func (s *Service) begin(ctx context.Context, name, transaction string, chunks int) (p *place, a *stored, ended func(), err error) {
 	if err := checkTransaction(transaction); err != nil {
 		return nil, nil, nil, err
 	}
-	if len(locators) > mostChunks {
+	if chunks > mostChunks {
 		return nil, nil, nil, tooMany(transaction)
 	}
 	if p, err = s.ready(ctx, name); err != nil {
@@ -164,13 +165,28 @@ func (s *Service) turn(ctx context.Context, a *stored, transaction string) (ende
 // service.
 func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction string, locators []string) (Committed, error) {
 	// First, because the chunks of what is visible may be deleted.
-	if records, landed, err := s.srv.Landed(ctx, p.ID, transaction); err != nil || landed {
-		return Committed{landed, records}, errors.Join(err, s.flush(ctx, p, a))
+	if done, err := s.before(ctx, p, a, transaction); err != nil || done.Already {
+		return done, err
 	}
+	return s.appear(ctx, p, a, transaction, locators, nil)
+}
+
+// before says whether a transaction was visible before.
+func (s *Service) before(ctx context.Context, p *place, a *stored, transaction string) (Committed, error) {
+	records, landed, err := s.srv.Landed(ctx, p.ID, transaction)
+	if err != nil || landed {
+		err = errors.Join(err, s.flush(ctx, p, a))
+	}
+	return Committed{landed, records}, err
+}
+
+// appear makes a transaction visible that was not: chunks that locators name, and after them
+// those that were staged just now.
+func (s *Service) appear(ctx context.Context, p *place, a *stored, transaction string, locators []string, staged []chunk.Locator) (Committed, error) {
 	t := serve.Transaction{ID: transaction, Chunks: map[sources.PartitionID][]sources.Segment{}, Remember: p.Remember}
 	named := map[string]bool{}
 	var chunks []chunk.Locator
-	for _, text := range locators {
+	for _, text := range slices.Concat(locators, texts(staged)) {
 		l, key, err := chunk.ParseLocator(text)
 		if err != nil {
 			return Committed{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -200,7 +216,7 @@ func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction s
 			unname()
 		}
 	}()
-	if err := s.allThere(ctx, transaction, chunks); err != nil {
+	if err := s.allThere(ctx, transaction, chunks[:len(locators)]); err != nil {
 		return Committed{}, err
 	}
 	if err := s.fits(a, p, chunks); err != nil {

@@ -10,6 +10,7 @@
 //	landing.go   the service and what it knows of datasets
 //	stage.go     chunks come in, up to the limit of bytes
 //	commit.go    a transaction becomes visible; the end
+//	land.go      the last chunks and the commit in one call
 //	notes.go     what is visible is noted in the bucket, for a master that loses its state
 //	visible.go   which chunks are visible, for looking at records
 //	clean.go     chunks that nothing needs are deleted

@@ -27,6 +27,7 @@ type Ledger interface {
 	RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
 	Land(ctx context.Context, dataset uint32, t serve.Transaction) (already bool, records int64, err error)
 	Landed(ctx context.Context, dataset uint32, transaction string) (records int64, landed bool, err error)
+	Knows(ctx context.Context, dataset uint32, transaction string) (bool, error)
 	EndLanding(ctx context.Context, dataset uint32) error
 	Landings(ctx context.Context, dataset uint32) ([]serve.Remembered, error)
 	Recall(ctx context.Context, dataset uint32, chunks map[sources.PartitionID][]sources.Segment, all []serve.Remembered) error

@@ -27,6 +27,7 @@ func (s *Service) Pages() map[string]http.Handler {
 		"POST /v1/datasets/{dataset}/transactions/{id}/chunks":  s.page(s.postChunk),
 		"POST /v1/datasets/{dataset}/transactions/{id}/records": s.page(s.postStage),
 		"POST /v1/datasets/{dataset}/transactions/{id}/commit":  s.page(s.postCommit),
+		"POST /v1/datasets/{dataset}/transactions/{id}/land":    s.page(s.postLand),
 		"POST /v1/datasets/{dataset}/end":                       s.page(s.postEnd),
 	}
 }
@@ -52,6 +53,7 @@ type layout struct {
 	StoredBytes   int64  `json:"stored_bytes"`
 	MaxBytes      int64  `json:"max_bytes"`
 	StageTTLMs    int64  `json:"stage_ttl_ms"`
+	LandBytes     int64  `json:"land_bytes"`
 
 	Upload *upload `json:"upload,omitempty"`
 }
@@ -148,7 +150,7 @@ func (s *Service) getLayout(r *http.Request) (answer, error) {
 		up = &upload{u.URL, u.Stream, u.Now.UnixMilli()}
 	}
 	return answer{Layout: &layout{Upload: up, Partitions: l.Partitions, ChunkBytes: l.ChunkBytes, MaxChunkBytes: chunk.MaxBytes, MaxRecord: l.MaxRecord, Key: l.Key,
-		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTTLMs: l.StageTTL.Milliseconds()}}, nil
+		Ended: l.Ended, StoredBytes: l.Stored, MaxBytes: l.MaxBytes, StageTTLMs: l.StageTTL.Milliseconds(), LandBytes: landMost}}, nil
 }
 
 // getTransaction says whether a transaction is visible.

@@ -57,13 +57,17 @@ func (s *Service) stageable(ctx context.Context, name, transaction string, parti
 	if err := checkTransaction(transaction); err != nil {
 		return nil, err
 	}
+	return p, s.mayStage(p, partition)
+}
+
+func (s *Service) mayStage(p *place, partition int) error {
 	if partition < 0 || partition >= p.Landing.Partitions {
-		return nil, fmt.Errorf("%w: dataset %s has no partition %d; it has %d", ErrInvalid, name, partition, p.Landing.Partitions)
+		return fmt.Errorf("%w: dataset %s has no partition %d; it has %d", ErrInvalid, p.Name, partition, p.Landing.Partitions)
 	}
 	if p.ended() {
-		return nil, fmt.Errorf("%w: dataset %s has ended: a producer said that no record follows", ErrRefused, name)
+		return fmt.Errorf("%w: dataset %s has ended: a producer said that no record follows", ErrRefused, p.Name)
 	}
-	return p, nil
+	return nil
 }
 
 // stage is Stage when there is room.

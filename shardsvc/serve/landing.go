@@ -76,6 +76,13 @@ func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string)
 	return records, landed, err
 }
 
+// Knows says at once whether a transaction is visible, or becomes so with what is being made
+// durable.
+func (s *Server) Knows(ctx context.Context, dataset uint32, transaction string) (known bool, err error) {
+	err = s.view(ctx, func(l *loop) { _, known = l.core.Landed(dataset, transaction) })
+	return known, err
+}
+
 // Remembered is a transaction that is visible.
 type Remembered struct {
 	ID      string

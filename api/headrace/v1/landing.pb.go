@@ -80,6 +80,7 @@ type LayoutReply struct {
 	StageTtlMs    int64                  `protobuf:"varint,8,opt,name=stage_ttl_ms,json=stageTtlMs,proto3" json:"stage_ttl_ms,omitempty"`  // a transaction must be committed within this time
 	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                                     // of a JSON record that has no key of its own: the pointer to it; empty: none
 	Upload        *Upload                `protobuf:"bytes,10,opt,name=upload,proto3" json:"upload,omitempty"`                              // absent: only the master writes chunks
+	LandBytes     int64                  `protobuf:"varint,11,opt,name=land_bytes,json=landBytes,proto3" json:"land_bytes,omitempty"`      // of the records of a LandRequest, before compression; 0: this master has no Land
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +183,13 @@ func (x *LayoutReply) GetUpload() *Upload {
 		return x.Upload
 	}
 	return nil
+}
+
+func (x *LayoutReply) GetLandBytes() int64 {
+	if x != nil {
+		return x.LandBytes
+	}
+	return 0
 }
 
 // Upload is where a writer may put chunks by itself, with its own credentials, instead of
@@ -429,6 +437,128 @@ func (x *CommitRequest) GetLocators() []string {
 	return nil
 }
 
+// LandRequest: the chunks follow, in their order, those of their partitions that the
+// locators name.
+type LandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Transaction   string                 `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Locators      []string               `protobuf:"bytes,3,rep,name=locators,proto3" json:"locators,omitempty"` // of chunks that were staged before, as for Commit
+	Chunks        []*NewChunk            `protobuf:"bytes,4,rep,name=chunks,proto3" json:"chunks,omitempty"`     // with land_bytes of records together, at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LandRequest) Reset() {
+	*x = LandRequest{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LandRequest) ProtoMessage() {}
+
+func (x *LandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LandRequest.ProtoReflect.Descriptor instead.
+func (*LandRequest) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LandRequest) GetDataset() string {
+	if x != nil {
+		return x.Dataset
+	}
+	return ""
+}
+
+func (x *LandRequest) GetTransaction() string {
+	if x != nil {
+		return x.Transaction
+	}
+	return ""
+}
+
+func (x *LandRequest) GetLocators() []string {
+	if x != nil {
+		return x.Locators
+	}
+	return nil
+}
+
+func (x *LandRequest) GetChunks() []*NewChunk {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
+type NewChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Chunk         []byte                 `protobuf:"bytes,2,opt,name=chunk,proto3" json:"chunk,omitempty"` // docs/LANDING.md, "The form of a chunk"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewChunk) Reset() {
+	*x = NewChunk{}
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewChunk) ProtoMessage() {}
+
+func (x *NewChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewChunk.ProtoReflect.Descriptor instead.
+func (*NewChunk) Descriptor() ([]byte, []int) {
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NewChunk) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *NewChunk) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
 type CommitReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Already       bool                   `protobuf:"varint,1,opt,name=already,proto3" json:"already,omitempty"` // it was visible before
@@ -439,7 +569,7 @@ type CommitReply struct {
 
 func (x *CommitReply) Reset() {
 	*x = CommitReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +581,7 @@ func (x *CommitReply) String() string {
 func (*CommitReply) ProtoMessage() {}
 
 func (x *CommitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[6]
+	mi := &file_headrace_v1_landing_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +594,7 @@ func (x *CommitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitReply.ProtoReflect.Descriptor instead.
 func (*CommitReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{6}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommitReply) GetAlready() bool {
@@ -491,7 +621,7 @@ type LandedRequest struct {
 
 func (x *LandedRequest) Reset() {
 	*x = LandedRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +633,7 @@ func (x *LandedRequest) String() string {
 func (*LandedRequest) ProtoMessage() {}
 
 func (x *LandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[7]
+	mi := &file_headrace_v1_landing_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +646,7 @@ func (x *LandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandedRequest.ProtoReflect.Descriptor instead.
 func (*LandedRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{7}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LandedRequest) GetDataset() string {
@@ -543,7 +673,7 @@ type LandedReply struct {
 
 func (x *LandedReply) Reset() {
 	*x = LandedReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +685,7 @@ func (x *LandedReply) String() string {
 func (*LandedReply) ProtoMessage() {}
 
 func (x *LandedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[8]
+	mi := &file_headrace_v1_landing_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +698,7 @@ func (x *LandedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandedReply.ProtoReflect.Descriptor instead.
 func (*LandedReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{8}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LandedReply) GetLanded() bool {
@@ -594,7 +724,7 @@ type EndRequest struct {
 
 func (x *EndRequest) Reset() {
 	*x = EndRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +736,7 @@ func (x *EndRequest) String() string {
 func (*EndRequest) ProtoMessage() {}
 
 func (x *EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[9]
+	mi := &file_headrace_v1_landing_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +749,7 @@ func (x *EndRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRequest.ProtoReflect.Descriptor instead.
 func (*EndRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{9}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EndRequest) GetDataset() string {
@@ -637,7 +767,7 @@ type EndReply struct {
 
 func (x *EndReply) Reset() {
 	*x = EndReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +779,7 @@ func (x *EndReply) String() string {
 func (*EndReply) ProtoMessage() {}
 
 func (x *EndReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[10]
+	mi := &file_headrace_v1_landing_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +792,7 @@ func (x *EndReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReply.ProtoReflect.Descriptor instead.
 func (*EndReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{10}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
 }
 
 type ReadChunkRequest struct {
@@ -676,7 +806,7 @@ type ReadChunkRequest struct {
 
 func (x *ReadChunkRequest) Reset() {
 	*x = ReadChunkRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[11]
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +818,7 @@ func (x *ReadChunkRequest) String() string {
 func (*ReadChunkRequest) ProtoMessage() {}
 
 func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[11]
+	mi := &file_headrace_v1_landing_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +831,7 @@ func (x *ReadChunkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkRequest.ProtoReflect.Descriptor instead.
 func (*ReadChunkRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{11}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadChunkRequest) GetKey() string {
@@ -737,7 +867,7 @@ type ChunksRequest struct {
 
 func (x *ChunksRequest) Reset() {
 	*x = ChunksRequest{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +879,7 @@ func (x *ChunksRequest) String() string {
 func (*ChunksRequest) ProtoMessage() {}
 
 func (x *ChunksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[12]
+	mi := &file_headrace_v1_landing_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +892,7 @@ func (x *ChunksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunksRequest.ProtoReflect.Descriptor instead.
 func (*ChunksRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{12}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ChunksRequest) GetDataset() string {
@@ -803,7 +933,7 @@ type ChunksReply struct {
 
 func (x *ChunksReply) Reset() {
 	*x = ChunksReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	mi := &file_headrace_v1_landing_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +945,7 @@ func (x *ChunksReply) String() string {
 func (*ChunksReply) ProtoMessage() {}
 
 func (x *ChunksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[13]
+	mi := &file_headrace_v1_landing_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +958,7 @@ func (x *ChunksReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunksReply.ProtoReflect.Descriptor instead.
 func (*ChunksReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{13}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChunksReply) GetStream() string {
@@ -857,7 +987,7 @@ type VisibleChunk struct {
 
 func (x *VisibleChunk) Reset() {
 	*x = VisibleChunk{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[14]
+	mi := &file_headrace_v1_landing_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +999,7 @@ func (x *VisibleChunk) String() string {
 func (*VisibleChunk) ProtoMessage() {}
 
 func (x *VisibleChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[14]
+	mi := &file_headrace_v1_landing_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1012,7 @@ func (x *VisibleChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisibleChunk.ProtoReflect.Descriptor instead.
 func (*VisibleChunk) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{14}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VisibleChunk) GetNumber() int64 {
@@ -922,7 +1052,7 @@ type ReadChunkReply struct {
 
 func (x *ReadChunkReply) Reset() {
 	*x = ReadChunkReply{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[15]
+	mi := &file_headrace_v1_landing_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1064,7 @@ func (x *ReadChunkReply) String() string {
 func (*ReadChunkReply) ProtoMessage() {}
 
 func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[15]
+	mi := &file_headrace_v1_landing_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1077,7 @@ func (x *ReadChunkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChunkReply.ProtoReflect.Descriptor instead.
 func (*ReadChunkReply) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{15}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadChunkReply) GetData() []byte {
@@ -967,7 +1097,7 @@ type LandingFull struct {
 
 func (x *LandingFull) Reset() {
 	*x = LandingFull{}
-	mi := &file_headrace_v1_landing_proto_msgTypes[16]
+	mi := &file_headrace_v1_landing_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1109,7 @@ func (x *LandingFull) String() string {
 func (*LandingFull) ProtoMessage() {}
 
 func (x *LandingFull) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_v1_landing_proto_msgTypes[16]
+	mi := &file_headrace_v1_landing_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1122,7 @@ func (x *LandingFull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LandingFull.ProtoReflect.Descriptor instead.
 func (*LandingFull) Descriptor() ([]byte, []int) {
-	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{16}
+	return file_headrace_v1_landing_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LandingFull) GetRetryAfterMs() int64 {
@@ -1008,7 +1138,7 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\n" +
 	"\x19headrace/v1/landing.proto\x12\vheadrace.v1\")\n" +
 	"\rLayoutRequest\x12\x18\n" +
-	"\adataset\x18\x01 \x01(\tR\adataset\"\xcc\x02\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\"\xeb\x02\n" +
 	"\vLayoutReply\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x01 \x01(\rR\n" +
@@ -1025,7 +1155,9 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"stageTtlMs\x12\x10\n" +
 	"\x03key\x18\t \x01(\tR\x03key\x12+\n" +
 	"\x06upload\x18\n" +
-	" \x01(\v2\x13.headrace.v1.UploadR\x06upload\"I\n" +
+	" \x01(\v2\x13.headrace.v1.UploadR\x06upload\x12\x1d\n" +
+	"\n" +
+	"land_bytes\x18\v \x01(\x03R\tlandBytes\"I\n" +
 	"\x06Upload\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x15\n" +
@@ -1042,7 +1174,15 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\rCommitRequest\x12\x18\n" +
 	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\tR\vtransaction\x12\x1a\n" +
-	"\blocators\x18\x03 \x03(\tR\blocators\"A\n" +
+	"\blocators\x18\x03 \x03(\tR\blocators\"\x94\x01\n" +
+	"\vLandRequest\x12\x18\n" +
+	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
+	"\vtransaction\x18\x02 \x01(\tR\vtransaction\x12\x1a\n" +
+	"\blocators\x18\x03 \x03(\tR\blocators\x12-\n" +
+	"\x06chunks\x18\x04 \x03(\v2\x15.headrace.v1.NewChunkR\x06chunks\">\n" +
+	"\bNewChunk\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
+	"\x05chunk\x18\x02 \x01(\fR\x05chunk\"A\n" +
 	"\vCommitReply\x12\x18\n" +
 	"\aalready\x18\x01 \x01(\bR\aalready\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x03R\arecords\"K\n" +
@@ -1077,11 +1217,12 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\x0eReadChunkReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"3\n" +
 	"\vLandingFull\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xc1\x03\n" +
+	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xfd\x03\n" +
 	"\aLanding\x12>\n" +
 	"\x06Layout\x12\x1a.headrace.v1.LayoutRequest\x1a\x18.headrace.v1.LayoutReply\x12;\n" +
 	"\x05Stage\x12\x19.headrace.v1.StageRequest\x1a\x17.headrace.v1.StageReply\x12>\n" +
-	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x12>\n" +
+	"\x06Commit\x12\x1a.headrace.v1.CommitRequest\x1a\x18.headrace.v1.CommitReply\x12:\n" +
+	"\x04Land\x12\x18.headrace.v1.LandRequest\x1a\x18.headrace.v1.CommitReply\x12>\n" +
 	"\x06Landed\x12\x1a.headrace.v1.LandedRequest\x1a\x18.headrace.v1.LandedReply\x125\n" +
 	"\x03End\x12\x17.headrace.v1.EndRequest\x1a\x15.headrace.v1.EndReply\x12B\n" +
 	"\x04Read\x12\x1d.headrace.v1.ReadChunkRequest\x1a\x1b.headrace.v1.ReadChunkReply\x12>\n" +
@@ -1100,7 +1241,7 @@ func file_headrace_v1_landing_proto_rawDescGZIP() []byte {
 	return file_headrace_v1_landing_proto_rawDescData
 }
 
-var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_headrace_v1_landing_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_headrace_v1_landing_proto_goTypes = []any{
 	(*LayoutRequest)(nil),    // 0: headrace.v1.LayoutRequest
 	(*LayoutReply)(nil),      // 1: headrace.v1.LayoutReply
@@ -1108,40 +1249,45 @@ var file_headrace_v1_landing_proto_goTypes = []any{
 	(*StageRequest)(nil),     // 3: headrace.v1.StageRequest
 	(*StageReply)(nil),       // 4: headrace.v1.StageReply
 	(*CommitRequest)(nil),    // 5: headrace.v1.CommitRequest
-	(*CommitReply)(nil),      // 6: headrace.v1.CommitReply
-	(*LandedRequest)(nil),    // 7: headrace.v1.LandedRequest
-	(*LandedReply)(nil),      // 8: headrace.v1.LandedReply
-	(*EndRequest)(nil),       // 9: headrace.v1.EndRequest
-	(*EndReply)(nil),         // 10: headrace.v1.EndReply
-	(*ReadChunkRequest)(nil), // 11: headrace.v1.ReadChunkRequest
-	(*ChunksRequest)(nil),    // 12: headrace.v1.ChunksRequest
-	(*ChunksReply)(nil),      // 13: headrace.v1.ChunksReply
-	(*VisibleChunk)(nil),     // 14: headrace.v1.VisibleChunk
-	(*ReadChunkReply)(nil),   // 15: headrace.v1.ReadChunkReply
-	(*LandingFull)(nil),      // 16: headrace.v1.LandingFull
+	(*LandRequest)(nil),      // 6: headrace.v1.LandRequest
+	(*NewChunk)(nil),         // 7: headrace.v1.NewChunk
+	(*CommitReply)(nil),      // 8: headrace.v1.CommitReply
+	(*LandedRequest)(nil),    // 9: headrace.v1.LandedRequest
+	(*LandedReply)(nil),      // 10: headrace.v1.LandedReply
+	(*EndRequest)(nil),       // 11: headrace.v1.EndRequest
+	(*EndReply)(nil),         // 12: headrace.v1.EndReply
+	(*ReadChunkRequest)(nil), // 13: headrace.v1.ReadChunkRequest
+	(*ChunksRequest)(nil),    // 14: headrace.v1.ChunksRequest
+	(*ChunksReply)(nil),      // 15: headrace.v1.ChunksReply
+	(*VisibleChunk)(nil),     // 16: headrace.v1.VisibleChunk
+	(*ReadChunkReply)(nil),   // 17: headrace.v1.ReadChunkReply
+	(*LandingFull)(nil),      // 18: headrace.v1.LandingFull
 }
 var file_headrace_v1_landing_proto_depIdxs = []int32{
 	2,  // 0: headrace.v1.LayoutReply.upload:type_name -> headrace.v1.Upload
-	14, // 1: headrace.v1.ChunksReply.chunks:type_name -> headrace.v1.VisibleChunk
-	0,  // 2: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
-	3,  // 3: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
-	5,  // 4: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
-	7,  // 5: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
-	9,  // 6: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
-	11, // 7: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
-	12, // 8: headrace.v1.Landing.Chunks:input_type -> headrace.v1.ChunksRequest
-	1,  // 9: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
-	4,  // 10: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
-	6,  // 11: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
-	8,  // 12: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
-	10, // 13: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
-	15, // 14: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
-	13, // 15: headrace.v1.Landing.Chunks:output_type -> headrace.v1.ChunksReply
-	9,  // [9:16] is the sub-list for method output_type
-	2,  // [2:9] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	7,  // 1: headrace.v1.LandRequest.chunks:type_name -> headrace.v1.NewChunk
+	16, // 2: headrace.v1.ChunksReply.chunks:type_name -> headrace.v1.VisibleChunk
+	0,  // 3: headrace.v1.Landing.Layout:input_type -> headrace.v1.LayoutRequest
+	3,  // 4: headrace.v1.Landing.Stage:input_type -> headrace.v1.StageRequest
+	5,  // 5: headrace.v1.Landing.Commit:input_type -> headrace.v1.CommitRequest
+	6,  // 6: headrace.v1.Landing.Land:input_type -> headrace.v1.LandRequest
+	9,  // 7: headrace.v1.Landing.Landed:input_type -> headrace.v1.LandedRequest
+	11, // 8: headrace.v1.Landing.End:input_type -> headrace.v1.EndRequest
+	13, // 9: headrace.v1.Landing.Read:input_type -> headrace.v1.ReadChunkRequest
+	14, // 10: headrace.v1.Landing.Chunks:input_type -> headrace.v1.ChunksRequest
+	1,  // 11: headrace.v1.Landing.Layout:output_type -> headrace.v1.LayoutReply
+	4,  // 12: headrace.v1.Landing.Stage:output_type -> headrace.v1.StageReply
+	8,  // 13: headrace.v1.Landing.Commit:output_type -> headrace.v1.CommitReply
+	8,  // 14: headrace.v1.Landing.Land:output_type -> headrace.v1.CommitReply
+	10, // 15: headrace.v1.Landing.Landed:output_type -> headrace.v1.LandedReply
+	12, // 16: headrace.v1.Landing.End:output_type -> headrace.v1.EndReply
+	17, // 17: headrace.v1.Landing.Read:output_type -> headrace.v1.ReadChunkReply
+	15, // 18: headrace.v1.Landing.Chunks:output_type -> headrace.v1.ChunksReply
+	11, // [11:19] is the sub-list for method output_type
+	3,  // [3:11] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_headrace_v1_landing_proto_init() }
@@ -1155,7 +1301,7 @@ func file_headrace_v1_landing_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_v1_landing_proto_rawDesc), len(file_headrace_v1_landing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

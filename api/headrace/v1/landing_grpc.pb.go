@@ -25,6 +25,7 @@ const (
 	Landing_Layout_FullMethodName = "/headrace.v1.Landing/Layout"
 	Landing_Stage_FullMethodName  = "/headrace.v1.Landing/Stage"
 	Landing_Commit_FullMethodName = "/headrace.v1.Landing/Commit"
+	Landing_Land_FullMethodName   = "/headrace.v1.Landing/Land"
 	Landing_Landed_FullMethodName = "/headrace.v1.Landing/Landed"
 	Landing_End_FullMethodName    = "/headrace.v1.Landing/End"
 	Landing_Read_FullMethodName   = "/headrace.v1.Landing/Read"
@@ -48,6 +49,11 @@ type LandingClient interface {
 	// Commit makes the named chunks visible, all of them or none. A transaction that is
 	// visible already is answered so and changes nothing, whatever chunks are named.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitReply, error)
+	// Land is Stage of a transaction's last chunks and its Commit in one call: one way to the
+	// master instead of two. It is answered as Commit is. A call that is repeated after a
+	// lost answer may send the same chunks again: of a visible transaction they are not
+	// stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes first.
+	Land(ctx context.Context, in *LandRequest, opts ...grpc.CallOption) (*CommitReply, error)
 	// Landed says whether a transaction is visible: ask before you send its records again.
 	Landed(ctx context.Context, in *LandedRequest, opts ...grpc.CallOption) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
@@ -91,6 +97,16 @@ func (c *landingClient) Commit(ctx context.Context, in *CommitRequest, opts ...g
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CommitReply)
 	err := c.cc.Invoke(ctx, Landing_Commit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *landingClient) Land(ctx context.Context, in *LandRequest, opts ...grpc.CallOption) (*CommitReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CommitReply)
+	err := c.cc.Invoke(ctx, Landing_Land_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +170,11 @@ type LandingServer interface {
 	// Commit makes the named chunks visible, all of them or none. A transaction that is
 	// visible already is answered so and changes nothing, whatever chunks are named.
 	Commit(context.Context, *CommitRequest) (*CommitReply, error)
+	// Land is Stage of a transaction's last chunks and its Commit in one call: one way to the
+	// master instead of two. It is answered as Commit is. A call that is repeated after a
+	// lost answer may send the same chunks again: of a visible transaction they are not
+	// stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes first.
+	Land(context.Context, *LandRequest) (*CommitReply, error)
 	// Landed says whether a transaction is visible: ask before you send its records again.
 	Landed(context.Context, *LandedRequest) (*LandedReply, error)
 	// End says that no record follows. Commits are refused from then on.
@@ -181,6 +202,9 @@ func (UnimplementedLandingServer) Stage(context.Context, *StageRequest) (*StageR
 }
 func (UnimplementedLandingServer) Commit(context.Context, *CommitRequest) (*CommitReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Commit not implemented")
+}
+func (UnimplementedLandingServer) Land(context.Context, *LandRequest) (*CommitReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Land not implemented")
 }
 func (UnimplementedLandingServer) Landed(context.Context, *LandedRequest) (*LandedReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Landed not implemented")
@@ -265,6 +289,24 @@ func _Landing_Commit_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LandingServer).Commit(ctx, req.(*CommitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Landing_Land_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LandRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LandingServer).Land(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Landing_Land_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LandingServer).Land(ctx, req.(*LandRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -359,6 +401,10 @@ var Landing_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Commit",
 			Handler:    _Landing_Commit_Handler,
+		},
+		{
+			MethodName: "Land",
+			Handler:    _Landing_Land_Handler,
 		},
 		{
 			MethodName: "Landed",

@@ -31,8 +31,9 @@ type Transaction struct {
 	told     *told           // nil: nothing was pushed yet
 	builders []chunk.Builder // by partition
 	records  int64
-	next     int  // partition of the records without a key
-	named    bool // the chunks were named, so a commit may have been made
+	next     int                    // partition of the records without a key
+	named    bool                   // the chunks were named, so a commit may have been made
+	last     []*headracev1.NewChunk // what was not sent when Commit was called; nil: it was not
 
 	slots  chan struct{} // one for each chunk that is closed and not yet durable
 	unsent chan closed   // chunks whose context ended; they keep their slots
@@ -204,7 +205,16 @@ func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 			return nil, err
 		}
 	}
-	// All slots are free when all chunks are durable.
+	if err := t.settle(ctx); err != nil {
+		return nil, err
+	}
+	t.named, t.last = true, nil
+	return slices.Clone(t.names), nil
+}
+
+// settle waits until all chunks that were sent are durable.
+func (t *Transaction) settle(ctx context.Context) error {
+	// All slots are free then.
 	free := 0
 	defer func() {
 		for range free {
@@ -213,15 +223,14 @@ func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 	}()
 	for free < staging {
 		if err := t.slot(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		free++
 		if err := t.failure(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	t.named = true
-	return slices.Clone(t.names), nil
+	return nil
 }
 
 // Done is the answer to a commit.
@@ -230,14 +239,59 @@ type Done struct {
 	Records int64 // of the transaction as it is visible
 }
 
-// Commit stages the rest and makes the transaction visible. After an error it can be called
-// again: the records become visible once.
+// Commit stages the rest and makes the transaction visible, in one call of the master if it is not
+// too much. After an error it can be called again: the records become visible once.
 func (t *Transaction) Commit(ctx context.Context) (Done, error) {
+	if t.inOneCall() {
+		return t.land(ctx)
+	}
 	locators, err := t.Stage(ctx)
 	if err != nil {
 		return Done{}, err
 	}
 	return t.p.Commit(ctx, t.id, locators)
+}
+
+// inOneCall says whether what is not sent yet goes with the commit: the master takes so much, and
+// no other chunk is on its way. Beside one it is sooner staged.
+func (t *Transaction) inOneCall() bool {
+	if t.told == nil || t.told.bucket != nil || t.told.layout.LandBytes == 0 || t.last == nil && len(t.slots) > 0 {
+		return false
+	}
+	records := 0
+	for i := range t.builders {
+		records += t.builders[i].Size()
+	}
+	return records > 0 && int64(records) <= t.told.layout.LandBytes
+}
+
+// land is Commit in one call. The records stay in their builders, so that Stage can be called
+// after an error.
+func (t *Transaction) land(ctx context.Context) (Done, error) {
+	if err := t.settle(ctx); err != nil {
+		return Done{}, err
+	}
+	t.named = true
+	if t.last == nil {
+		for part := range t.builders {
+			if b := &t.builders[part]; b.Records() > 0 {
+				t.last = append(t.last, &headracev1.NewChunk{Partition: uint32(part), Chunk: b.Chunk()})
+			}
+		}
+	}
+	req := &headracev1.LandRequest{Dataset: t.p.dataset, Transaction: t.id, Locators: t.names, Chunks: t.last}
+	if chunks := len(req.Locators) + len(req.Chunks); proto.Size(req) > t.p.most || chunks > t.p.chunks {
+		return Done{}, t.p.tooMany(t.id, chunks)
+	}
+	var d Done
+	err := t.p.again(ctx, func() error {
+		reply, err := t.p.api.Land(ctx, req)
+		if err == nil {
+			d = Done{reply.Already, reply.Records}
+		}
+		return err
+	})
+	return d, err
 }
 
 // Landed says whether a transaction is visible. Ask before its records are sent again.

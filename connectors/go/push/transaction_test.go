@@ -26,7 +26,9 @@ type kept struct {
 	chunks    []string      // values of the records, a space after each
 	committed []string      // of all chunks that the last commit named
 	commits   int
-	lost      int // answers of commits that are lost
+	lost      int   // answers of commits that are lost
+	chunk     int64 // bytes of one, at least; 0: one for each record
+	land      int64 // bytes that it takes with a commit
 }
 
 func newKept() *kept {
@@ -56,27 +58,33 @@ func (k *kept) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc.
 	defer k.mu.Unlock()
 	switch r := reply.(type) {
 	case *headracev1.LayoutReply:
-		r.Partitions, r.ChunkBytes, r.MaxRecord = 1, 1, 1<<20 // a chunk for each record
+		r.Partitions, r.ChunkBytes, r.MaxRecord, r.LandBytes = 1, max(1, k.chunk), 1<<20, k.land
 	case *headracev1.StageReply:
-		o, err := chunk.Open(args.(*headracev1.StageRequest).Chunk)
+		values, err := valuesOf(args.(*headracev1.StageRequest).Chunk)
 		if err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
-		}
-		var all strings.Builder
-		for i := range o.Records {
-			all.Write(o.Record(i).Value)
-			all.WriteByte(' ')
+			return err
 		}
 		r.Locator = fmt.Sprint(len(k.chunks))
-		k.chunks = append(k.chunks, all.String())
+		k.chunks = append(k.chunks, values)
 	case *headracev1.CommitReply:
+		var last []*headracev1.NewChunk
+		if l, ok := args.(*headracev1.LandRequest); ok {
+			last = l.Chunks
+		}
 		if r.Already = k.commits > 0; !r.Already {
-			for _, l := range args.(*headracev1.CommitRequest).Locators {
+			for _, l := range args.(interface{ GetLocators() []string }).GetLocators() {
 				var at int
 				if _, err := fmt.Sscan(l, &at); err != nil {
 					return status.Errorf(codes.InvalidArgument, "%q is not the locator of a chunk", l)
 				}
 				k.committed = append(k.committed, strings.Fields(k.chunks[at])...)
+			}
+			for _, c := range last {
+				values, err := valuesOf(c.Chunk)
+				if err != nil {
+					return err
+				}
+				k.committed = append(k.committed, strings.Fields(values)...)
 			}
 			k.commits++
 		}
@@ -87,6 +95,19 @@ func (k *kept) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc.
 		}
 	}
 	return nil
+}
+
+func valuesOf(data []byte) (string, error) {
+	o, err := chunk.Open(data)
+	if err != nil {
+		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
+	var all strings.Builder
+	for i := range o.Records {
+		all.Write(o.Record(i).Value)
+		all.WriteByte(' ')
+	}
+	return all.String(), nil
 }
 
 func begun(t *testing.T, k *kept) *Transaction {
@@ -212,6 +233,82 @@ func TestNothingIsPushedAfterACommitWasTried(t *testing.T) {
 	refused("after Stage")
 	if again, err := tx.Stage(t.Context()); err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
 		t.Errorf("staged %q, then %q, %v", first, again, err)
+	}
+}
+
+// What is not sent yet goes with the commit, if the master takes so much.
+func TestTheRestGoesWithTheCommit(t *testing.T) {
+	pushed := func(k *kept) *Transaction {
+		t.Helper()
+		tx := begun(t, k)
+		for i := range 5 { // a record takes 4 bytes, so two are a chunk
+			if err := tx.Push(t.Context(), value(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	for _, c := range []struct {
+		land   int64
+		chunks int // that were staged before
+	}{{1 << 20, 2}, {4, 2}, {3, 3}, {0, 3}} {
+		k := newKept()
+		k.chunk, k.land = 8, c.land
+		tx := pushed(k)
+		for again := range 2 {
+			if done, err := tx.Commit(t.Context()); err != nil || done.Records != 5 || done.Already != (again > 0) {
+				t.Fatalf("%+v: %+v, %v", c, done, err)
+			}
+		}
+		if got := fmt.Sprint(k.committed, len(k.chunks)); got != fmt.Sprint([]string{"v0", "v1", "v2", "v3", "v4"}, c.chunks) {
+			t.Errorf("%+v: %s chunks", c, got)
+		}
+	}
+	// After a lost answer the rest may be staged, and anybody may commit it.
+	k := newKept()
+	k.chunk, k.land, k.lost = 8, 100, 1
+	tx := pushed(k)
+	if _, err := tx.Commit(t.Context()); status.Code(err) != codes.Canceled {
+		t.Fatal(err)
+	}
+	if err := tx.Push(t.Context(), value(5)); err == nil || !strings.Contains(err.Error(), "was staged or committed") {
+		t.Errorf("a record after it: %v", err)
+	}
+	locators, err := tx.Stage(t.Context())
+	if err != nil || len(locators) != 3 {
+		t.Fatalf("%q, %v", locators, err)
+	}
+	if done, err := tx.Commit(t.Context()); err != nil || !done.Already || done.Records != 5 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	// While a chunk is on its way, the rest is staged beside it.
+	k = newKept()
+	k.chunk, k.land = 8, 100
+	tx = begun(t, k)
+	k.away()
+	for i := range 3 {
+		if err := tx.Push(t.Context(), value(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-k.asked
+	answered := make(chan error, 1)
+	go func() { _, err := tx.Commit(t.Context()); answered <- err }()
+	<-k.asked
+	k.there()
+	if err := <-answered; err != nil || len(k.chunks) != 2 || len(k.committed) != 3 {
+		t.Errorf("%d chunks, committed %q, %v", len(k.chunks), k.committed, err)
+	}
+	// Too many chunks.
+	k = newKept()
+	k.chunk, k.land = 8, 100
+	tx = pushed(k)
+	tx.p.chunks = 2
+	if _, err := tx.Commit(t.Context()); err == nil || !strings.Contains(err.Error(), `transaction "t1" has 3 chunks`) || k.commits > 0 {
+		t.Error(err)
 	}
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 import headrace
 import pytest
 from headrace import _master, _push
+from headrace._chunk import Builder
 
 LAYOUT = {"partitions": 1, "chunk_bytes": 1, "max_chunk_bytes": 1 << 26, "max_record": 1 << 20, "key": ""}
 
@@ -32,12 +33,14 @@ class Played(ThreadingHTTPServer):
         self.refused: list[str] = []  # these pages
         self.busy: list[str] = []  # the next calls of these pages
         self.calls: list[str] = []
+        self.paths: list[str] = []
         self.bodies: list[bytes] = []
         self.locator = "1 key 1 1 00000000"
+        self.layout: dict[str, Any] = {}  # in place of LAYOUT's
 
     def answer(self, path: str) -> dict[str, Any]:
         if path.endswith("/layout"):
-            return {"layout": LAYOUT}
+            return {"layout": {**LAYOUT, **self.layout}}
         if "/chunks" in path:
             return {"locators": [self.locator]}
         return {"already": False, "records": 1}
@@ -51,6 +54,7 @@ class _Page(BaseHTTPRequestHandler):
         self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         page = self.path.split("?")[0].rsplit("/", 1)[1]
         self.server.calls.append(page)
+        self.server.paths.append(self.path)
         if page in self.server.cut:
             self.server.cut.remove(page)
             self.close_connection = True
@@ -168,16 +172,103 @@ def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
     return end
 
 
-@pytest.mark.parametrize("page", ["chunks", "commit"])
+def landed(played: Played) -> tuple[dict[str, Any], list[bytes]]:
+    """What the last call of `land` has named, and its chunks."""
+    head, body = int(played.paths[-1].partition("?head=")[2]), played.bodies[-1]
+    named, rest = json.loads(body[:head]), body[head:]
+    heads = [rest[28 * i : 28 * (i + 1)] for i in range(len(named["partitions"]))]
+    rest, chunks = rest[28 * len(heads) :], []
+    for h in heads:
+        size = int.from_bytes(h[16:20], "little")
+        chunks.append(h + rest[:size])
+        rest = rest[size:]
+    assert not rest
+    return named, chunks
+
+
+def chunk_of(*values: bytes) -> bytes:
+    builder = Builder()
+    for v in values:
+        builder.plain(v)
+    return builder.seal(compress=False)
+
+
+def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
+    played.layout = {"partitions": 3, "chunk_bytes": 60, "land_bytes": 100}
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        for i in range(7):  # ten records fill a chunk
+            t.push(b"%d" % i, key="abcdef"[i % 6])  # in two partitions
+        played.cut = ["land"]  # the connection ends: asked again
+        assert t.commit() == headrace.Pushed("t", False, 1)
+        assert played.calls == ["layout", "land", "land"]
+        assert played.bodies[1] == played.bodies[2]
+        named, chunks = landed(played)
+        assert named["locators"] == []
+        assert named["partitions"] == sorted(set(named["partitions"]))
+        assert sum(int.from_bytes(c[8:12], "little") for c in chunks) == 7
+        played.calls.clear()
+        with pusher.begin("u") as u:
+            for i in range(14):
+                u.push(b"%d" % i)
+            u._wait(0)
+        assert played.calls == ["chunks", "land"]
+        named, chunks = landed(played)
+        assert named["locators"] == [played.locator]
+        assert chunks == [chunk_of(*[b"%d" % i for i in range(9, 14)])]  # the first nine took 63 bytes at most
+        # Beside a chunk that is on its way the rest is staged.
+        played.calls.clear()
+        played.held["chunks"] = threading.Event()
+        w = pusher.begin("w")
+        for i in range(14):
+            w.push(b"%d" % i)
+        assert played.holding.wait(30)
+        played.holding.clear()
+        ended = in_thread(w.commit)
+        assert played.holding.wait(30)  # the second one has come, while the first one waits
+        played.held.pop("chunks").set()
+        assert ended() is None
+        assert played.calls == ["chunks", "chunks", "commit"]
+    played.layout["land_bytes"] = 20
+    with headrace.Pusher("clicks") as pusher:
+        for records, last in ((2, "land"), (3, "commit")):  # of 7 bytes at most
+            with pusher.begin() as t:
+                for _ in range(records):
+                    t.push(b"v")
+            assert played.calls[-1] == last
+
+
+def test_after_a_commit_in_one_call_was_lost_the_rest_can_be_staged(played: Played) -> None:
+    played.layout = {"chunk_bytes": 1000, "land_bytes": 1000}
+    played.refused = ["land"]
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        t.push(b"a")
+        t.push(b"b", time=7)
+        for _ in range(2):
+            with pytest.raises(headrace.PushError):
+                t.commit()
+        with pytest.raises(headrace.PushError, match="was staged or committed"):
+            t.push(b"c")
+        sent = landed(played)[1]
+        assert t.stage() == [played.locator]
+        assert played.bodies[-1] == sent[0]
+        assert t.commit() == headrace.Pushed("t", False, 1)
+        assert played.calls[-3:] == ["land", "chunks", "commit"]
+
+
+@pytest.mark.parametrize("page", ["chunks", "commit", "land"])
 def test_patience_ends_a_call_that_the_master_does_not_answer(played: Played, page: str) -> None:
     played.held[page] = threading.Event()
+    if page == "land":
+        played.layout = {"chunk_bytes": 100, "land_bytes": 100}
     with headrace.Pusher("clicks") as pusher:
         t = pusher.begin("t")
         if page == "commit":
             t.push(b"v")
             t.stage()
         pusher._master.patience = 0.2  # now, because the calls before are answered
-        if page == "chunks":
+        if page != "commit":
             t.push(b"v")
         error = in_thread(t.commit)()
         assert isinstance(error, headrace.MasterUnavailable), error

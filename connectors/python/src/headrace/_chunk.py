@@ -61,26 +61,33 @@ class Builder:
         self.records += 1
 
     def _form(self) -> None:
-        """Puts the plain values into the form of records: no flags, the length, the value."""
-        values, lengths = self._plain, list(map(len, self._plain))
+        self._raw += self._formed()
+        self._plain.clear()
+
+    def _formed(self) -> bytes:
+        """The plain values in the form of records: no flags, the length, the value."""
+        lengths = list(map(len, self._plain))
         before = {n: bytes(_uvarint(bytearray(1), n)) for n in set(lengths)}
-        self._raw += b"".join(chain.from_iterable(zip(map(before.__getitem__, lengths), values)))
-        values.clear()
+        return b"".join(chain.from_iterable(zip(map(before.__getitem__, lengths), self._plain)))
 
     def seal(self, compress: bool = True) -> bytes:
-        """The chunk of what was added. The builder is empty then.
+        """The chunk of what was added. The builder is empty then."""
+        head, body = self.parts(compress)
+        self._raw, self._plain, self.records, self.size = bytearray(), [], 0, 0
+        return head + body
+
+    def parts(self, compress: bool = True) -> tuple[bytes, bytes]:
+        """The header of the chunk, and its body.
 
         Without compress it stays as it is: the master compresses it before it stores it."""
-        self._form()
-        raw, records = bytes(self._raw), self.records
-        self._raw, self.records, self.size = bytearray(), 0, 0
-        body, codec = raw, _NONE
+        raw, records = self._raw + self._formed(), self.records
+        body, codec = bytes(raw), _NONE
         if compress:
             packed = zlib.compress(raw, _LEVEL)
             if len(packed) < len(raw):
                 body, codec = packed, _ZLIB
         head = _HEADER.pack(b"HRC1", codec, records, len(raw), len(body), zlib.crc32(body))
-        return head + struct.pack("<I", zlib.crc32(head)) + body
+        return head + struct.pack("<I", zlib.crc32(head)), body
 
 
 def first_of(transaction: str) -> int:

@@ -90,6 +90,7 @@ class _Told:
     chunk_bytes: int
     max_chunk_bytes: int
     max_record: int
+    land_bytes: int  # of records that may go with the commit, in one call; 0: the master takes none
     key: str
     upload: Uploader | None  # None: chunks go to the master
     compress: bool  # a master on this machine does that itself, and faster
@@ -162,6 +163,7 @@ class Pusher:
             layout["chunk_bytes"],
             layout["max_chunk_bytes"],
             layout["max_record"],
+            layout.get("land_bytes", 0) if upload is None else 0,
             layout["key"],
             upload,
             compress=upload is not None or not self._master.near(),
@@ -201,12 +203,24 @@ class Pusher:
         body = json.dumps({"locators": named}).encode()
         if len(body) > MOST_COMMIT or len(named) > MOST_CHUNKS:
             raise _too_many(transaction, len(named))
+        return self._commit(transaction, "commit", body)
+
+    def _commit(self, transaction: str, page: str, body: bytes) -> Pushed:
         try:
-            answer = self._master.ask("POST", f"{self._of(transaction)}/commit", body, within=COMMIT_SECONDS)
+            answer = self._master.ask("POST", f"{self._of(transaction)}/{page}", body, within=COMMIT_SECONDS)
         except Exception:
             self._told.doubtful = True
             raise
         return Pushed(transaction, answer["already"], answer["records"])
+
+    def _land(self, transaction: str, locators: list[str], last: list[tuple[int, bytes, bytes]]) -> Pushed:
+        """Stages chunks and commits, in one call. last: partition, header and body of each."""
+        text = json.dumps({"locators": locators, "partitions": [part for part, _, _ in last]}).encode()
+        chunks = len(locators) + len(last)
+        if len(text) > MOST_COMMIT or chunks > MOST_CHUNKS:
+            raise _too_many(transaction, chunks)
+        body = b"".join([text, *(head for _, head, _ in last), *(body for _, _, body in last)])
+        return self._commit(transaction, f"land?head={len(text)}", body)
 
     def end(self) -> None:
         """Says that no record follows, from any producer. The spec must allow it (`end: pushed`)."""
@@ -281,6 +295,7 @@ class Transaction:
         self._body = len(json.dumps({"locators": []}))  # bytes of the commit's body so far; guarded by _lock
         self._failed: Exception | None = None
         self._named = False  # the chunks were named, so a commit may have been made
+        self._last: list[tuple[int, bytes, bytes]] = []  # what goes with the commit: partition, header, body
 
     def push(
         self,
@@ -357,15 +372,37 @@ class Transaction:
             self._send(part)
         self._wait(0)
         self._check()
-        self._named = True
+        self._named, self._last = True, []
         return list(self._locators)
 
     def commit(self) -> Pushed:
-        """Stages the rest and makes the transaction visible. After an error of the commit, or an
-        interrupt, it can be called again: the records become visible once. After a chunk could
-        not be stored, each call raises that error."""
-        self.done = self._pusher.commit(self.id, self.stage())
+        """Stages the rest and makes the transaction visible, in one call of the master if it is not
+        too much. After an error of the commit, or an interrupt, it can be called again: the
+        records become visible once. After a chunk could not be stored, each call raises that
+        error."""
+        if self._told is not None and self._in_one_call(self._told):
+            self.done = self._land(self._told)
+        else:
+            self.done = self._pusher.commit(self.id, self.stage())
         return self.done
+
+    def _in_one_call(self, told: _Told) -> bool:
+        """The master takes so much with a commit, and no other chunk is on its way. Beside one, the rest is sooner
+        staged."""
+        with self._lock:
+            if self._sending and not self._last:
+                return False
+        return 0 < sum(b.size for b in self._builders) <= told.land_bytes
+
+    def _land(self, told: _Told) -> Pushed:
+        """The records stay in their builders, so that stage() can be called after an error."""
+        self._wait(0)
+        self._check()
+        self._named = True
+        if not self._last:
+            full = [(part, builder) for part, builder in enumerate(self._builders) if builder.records]
+            self._last = [(part, *builder.parts(told.compress)) for part, builder in full]
+        return self._pusher._land(self.id, self._locators, self._last)
 
     def __enter__(self) -> Transaction:
         return self

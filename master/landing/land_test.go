@@ -1,0 +1,283 @@
+package landing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/chunk"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
+)
+
+// oneCall is the path and the body of a transaction in one call over HTTP.
+func oneCall(t *testing.T, transaction string, locators []string, last ...NewChunk) (path, body string) {
+	t.Helper()
+	parts, heads, bodies := []int{}, "", ""
+	for _, c := range last {
+		parts = append(parts, c.Partition)
+		heads += string(c.Data[:chunk.HeaderSize])
+		bodies += string(c.Data[chunk.HeaderSize:])
+	}
+	text, err := json.Marshal(map[string]any{"locators": locators, "partitions": parts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("/v1/datasets/clicks/transactions/%s/land?head=%d", transaction, len(text)), string(text) + heads + bodies
+}
+
+// shown are the values of all visible records of a partition, in their order.
+func (s *Service) shown(t *testing.T, partition int) (values []string) {
+	t.Helper()
+	_, all, err := s.Visible(t.Context(), "clicks", partition, -1, mostListed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range all {
+		l, _, err := chunk.ParseLocator(string(g.Locator))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.store.Get(t.Context(), l.Key, 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := chunk.Open(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range o.Records {
+			values = append(values, string(o.Record(i).Value))
+		}
+	}
+	return values
+}
+
+// The chunks of the call follow those that were staged before. A repeated call stores nothing.
+func TestATransactionLandsInOneCall(t *testing.T) {
+	for _, way := range []string{"gRPC", "HTTP"} {
+		t.Run(way, func(t *testing.T) {
+			s := start(t)
+			land := func(transaction string, locators []string, last ...NewChunk) (already bool, records int64) {
+				t.Helper()
+				if way == "HTTP" {
+					path, body := oneCall(t, transaction, locators, last...)
+					code, a := s.post(t, path, "", body)
+					if code != http.StatusOK {
+						t.Fatalf("%d %+v", code, a)
+					}
+					return a.Already, a.Records
+				}
+				req := &headracev1.LandRequest{Dataset: "clicks", Transaction: transaction, Locators: locators}
+				for _, c := range last {
+					req.Chunks = append(req.Chunks, &headracev1.NewChunk{Partition: uint32(c.Partition), Chunk: c.Data})
+				}
+				reply, err := (&calls{s: s}).Land(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return reply.Already, reply.Records
+			}
+			first := s.staged(t, "t", 1, lines("1", "2"))
+			for again := range 3 {
+				already, records := land("t", []string{first}, NewChunk{0, lines("a")}, NewChunk{1, lines("3", "4", "5")})
+				if already != (again > 0) || records != 6 {
+					t.Fatalf("call %d: %v, %d records", again, already, records)
+				}
+			}
+			if already, records := land("alone", nil, NewChunk{1, lines("6")}); already || records != 1 {
+				t.Errorf("%v, %d records", already, records)
+			}
+			if got := fmt.Sprint(s.shown(t, 0), s.shown(t, 1), s.held(t)); got != "[a] [1 2 3 4 5 6] 4" {
+				t.Errorf("visible, and chunks: %s", got)
+			}
+			if done, err := s.Commit(t.Context(), "clicks", "alone", nil); err != nil || !done.Already || done.Records != 1 {
+				t.Errorf("a commit after it: %+v, %v", done, err)
+			}
+		})
+	}
+}
+
+// A call that fails leaves nothing, and what it names stays staged.
+func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
+	s := start(t)
+	good, damaged := lines("a"), lines("b")
+	damaged[len(damaged)-1] ^= 1
+	forged := strings.Replace(s.staged(t, "t", 0, lines("x")), " 1 ", " 2 ", 1)
+	long := "x" + noise(400) // with the lines around it more than max_bytes
+	for _, c := range []struct {
+		what, path, body string
+		locators         []string
+		last             []NewChunk
+		code             int
+	}{
+		{what: "a damaged chunk", last: []NewChunk{{0, good}, {1, damaged}}, code: http.StatusBadRequest},
+		{what: "no such partition", last: []NewChunk{{0, good}, {2, good}}, code: http.StatusBadRequest},
+		{what: "a forged locator", locators: []string{forged}, last: []NewChunk{{0, good}, {1, good}}, code: http.StatusConflict},
+		{what: "too much", last: []NewChunk{{0, lines(long)}, {0, lines(long)}, {1, lines(long)}, {1, lines(long)}}, code: http.StatusTooManyRequests},
+		{what: "no chunk", last: []NewChunk{{0, make([]byte, 50)}}, code: http.StatusBadRequest},
+	} {
+		path, body := oneCall(t, "t", c.locators, c.last...)
+		if code, a := s.post(t, path, "", body); code != c.code || a.Error == "" {
+			t.Errorf("%s: %d %+v", c.what, code, a)
+		}
+		if l, err := s.Layout(t.Context(), "clicks"); err != nil || s.held(t) != 1 || l.Stored != int64(len(lines("x"))) {
+			t.Errorf("%s: %d chunks are stored, %d bytes are counted, %v", c.what, s.held(t), l.Stored, err)
+		}
+	}
+	path, body := oneCall(t, "t", nil, NewChunk{0, good})
+	at := strings.Index(path, "=")
+	for what, c := range map[string]struct{ path, body string }{
+		"no size": {path[:at-5], body}, "too large a head": {path[:at+1] + "99999999", body}, "a cut head": {path[:at+1] + "5", body},
+		"a cut header": {path, body[:len(body)-len(good)+3]}, "a cut body": {path, body[:len(body)-1]}, "a longer body": {path, body + "x"},
+		"no dataset": {strings.Replace(path, "clicks", "nothere", 1), body},
+	} {
+		if code, a := s.post(t, c.path, "", c.body); code == http.StatusOK || a.Error == "" {
+			t.Errorf("%s: %d %+v", what, code, a)
+		}
+	}
+	if got := fmt.Sprint(s.shown(t, 0), s.shown(t, 1), s.held(t)); got != "[] [] 1" {
+		t.Errorf("visible, and chunks: %s", got)
+	}
+	if code, a := s.post(t, path, "", body); code != http.StatusOK || a.Already || a.Records != 1 {
+		t.Errorf("%d %+v", code, a)
+	}
+}
+
+// What is too much for one call is refused before any of it is unpacked.
+func TestTheChunksOfACallAreBounded(t *testing.T) {
+	s := start(t)
+	large := lines(strings.Repeat("x", landMost/2))
+	if _, err := s.Land(t.Context(), "clicks", "t", nil, []NewChunk{{0, large}, {1, large}}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "land_bytes") {
+		t.Error(err)
+	}
+	if s.held(t) != 0 {
+		t.Errorf("%d chunks are stored", s.held(t))
+	}
+}
+
+// dying is a store and a ledger whose process ends at a step of a transaction. What follows is
+// lost, and so is the answer.
+type dying struct {
+	storage.Store
+	Ledger
+	steps atomic.Int32
+	at    int32 // it ends when this step begins; one later, after it
+}
+
+var errDied = errors.New("its process has died")
+
+func (d *dying) step() error {
+	if d.steps.Add(1) > d.at {
+		return errDied
+	}
+	return nil
+}
+
+func (d *dying) Put(ctx context.Context, key string, data []byte) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return d.Store.Put(ctx, key, data)
+}
+
+func (d *dying) Delete(ctx context.Context, keys ...string) error {
+	if d.steps.Load() > d.at {
+		return errDied
+	}
+	return d.Store.Delete(ctx, keys...)
+}
+
+func (d *dying) Land(ctx context.Context, dataset uint32, tx serve.Transaction) (bool, int64, error) {
+	if err := d.step(); err != nil {
+		return false, 0, err
+	}
+	already, records, err := d.Ledger.Land(ctx, dataset, tx)
+	return already, records, errors.Join(err, d.step())
+}
+
+// "The records of a transaction come once or not at all." The master dies before, between and
+// after the steps of a call; the next master is asked again, with the same chunks.
+func TestACallThatDiesAtAnyStepLandsOnceWhenItIsRepeated(t *testing.T) {
+	for at := int32(0); ; at++ {
+		store, place := memstore.New(), folder(t)
+		s, _ := life(t, store, place, spec)
+		d := &dying{Store: s.store, Ledger: s.srv, at: at}
+		s.store, s.srv = d, d
+		last := []NewChunk{{0, lines("a", "b")}, {1, lines("c")}, {1, lines("d")}}
+		_, err := s.Land(t.Context(), "clicks", "t", nil, last)
+		if answered := at == 6; (err == nil) != answered { // the last step is the note of the folder
+			t.Fatalf("step %d: %v", at, err)
+		}
+		s, _ = life(t, store, place, spec)
+		landed, _, err := s.Landed(t.Context(), "clicks", "t")
+		if err != nil || landed != (at >= 4) { // three puts, and the commit
+			t.Errorf("step %d: visible is %v, %v", at, landed, err)
+		}
+		for again := range 2 {
+			done, err := s.Land(t.Context(), "clicks", "t", nil, last)
+			if err != nil || done.Records != 4 || done.Already != (landed || again > 0) {
+				t.Errorf("step %d, call %d: %+v, %v", at, again, done, err)
+			}
+		}
+		if got := fmt.Sprint(s.shown(t, 0), s.shown(t, 1)); got != "[a b] [c d]" && got != "[a b] [d c]" {
+			t.Errorf("step %d: visible %s", at, got)
+		}
+		if at == 6 {
+			break
+		}
+	}
+}
+
+// waiting is a store whose puts wait.
+type waiting struct {
+	storage.Store
+	at, let chan string
+}
+
+func (w *waiting) Put(ctx context.Context, key string, data []byte) error {
+	if !strings.HasPrefix(key, "visible/") {
+		w.at <- key
+		<-w.let
+	}
+	return w.Store.Put(ctx, key, data)
+}
+
+// A producer that goes away is not told, and its transaction lands all the same. The next call
+// waits for it.
+func TestACallGoesOnWhenItsCallerGivesUp(t *testing.T) {
+	s := start(t)
+	store := &waiting{Store: s.store, at: make(chan string), let: make(chan string)}
+	s.store = store
+	ctx, cancel := context.WithCancel(t.Context())
+	last := []NewChunk{{0, lines("a")}}
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.Land(ctx, "clicks", "t", nil, last)
+		first <- err
+	}()
+	<-store.at
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Fatalf("its caller has gone: %v", err)
+	}
+	second := make(chan Committed, 1)
+	go func() {
+		done, err := s.Land(t.Context(), "clicks", "t", nil, last)
+		if err != nil {
+			t.Error(err)
+		}
+		second <- done
+	}()
+	store.let <- ""
+	if done := <-second; !done.Already || done.Records != 1 || s.held(t) != 1 {
+		t.Errorf("%+v, %d chunks", done, s.held(t))
+	}
+}
