@@ -67,9 +67,10 @@ func TestLinesArePostedWithATokenOfTheRolePusher(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	const rows = `{"user": 1}` + "\n" + `{"user": 2}` + "\n"
-	for what, token := range map[string]string{"no token": "", "an unknown token": "guess", "a viewer": tokens[access.Viewer], "an agent": tokens[access.Agent]} {
-		if code, says := post(token, rows); code != http.StatusUnauthorized || !strings.Contains(says, "pusher") {
-			t.Errorf("%s: %d %s", what, code, says)
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "guess": http.StatusUnauthorized,
+		tokens[access.Viewer]: http.StatusForbidden, tokens[access.Agent]: http.StatusForbidden} {
+		if code, says := post(token, rows); code != want || !strings.Contains(says, "pusher") {
+			t.Errorf("token %q: %d %s", token, code, says)
 		}
 	}
 	for again := range 3 {

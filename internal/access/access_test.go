@@ -156,9 +156,30 @@ func TestPagesAreForTheirRolesAndOnlyHealthIsOpen(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			want := path == "/healthz" || name == OwnerFile || name == ViewerFile && path != "/debug/pprof/" && path != "/v1/datasets/"
-			if (w.Code == http.StatusOK) != want {
-				t.Errorf("%s with token %q: %d", path, name, w.Code)
+			code := http.StatusOK
+			switch {
+			case want:
+			case name == ViewerFile:
+				code = http.StatusForbidden // it is known
+			default:
+				code = http.StatusUnauthorized
 			}
+			if w.Code != code {
+				t.Errorf("%s with token %q: %d, want %d", path, name, w.Code, code)
+			}
+		}
+	}
+	// A wrong token is told also to a caller that has proven another one.
+	r := httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil)
+	r = r.WithContext(WithCaller(r.Context(), Caller{"a viewer", Viewer}))
+	for token, code := range map[string]int{"": http.StatusForbidden, tokens["wrong"]: http.StatusUnauthorized, tokens[OwnerFile]: http.StatusOK} {
+		r.Header.Del("Authorization")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != code {
+			t.Errorf("a viewer with token %q: %d, want %d", token, w.Code, code)
 		}
 	}
 	for _, path := range []string{"/nope", "/healthz/x", "/debug/pprofx", "/debug/pprof/heap"} {

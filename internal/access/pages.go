@@ -16,7 +16,8 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 
 // Pages lets a request through to h if its caller may read the page. The caller has proven
 // its token when it connected (WithCaller), or shows it as `Authorization: Bearer TOKEN`, or
-// shows a certificate that TLS has verified.
+// shows a certificate that TLS has verified. Without any of these, and with a token that nobody
+// knows, the answer is 401. A known caller without the right gets 403: another token is needed.
 func (b *Book) Pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		needed, known := NeededForPage(r.URL.Path)
@@ -28,9 +29,12 @@ func (b *Book) Pages(h http.Handler) http.Handler {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 			c = b.ByCertificate(r.TLS.VerifiedChains[0][0])
 		}
-		if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		wrong := false
+		if token, shown := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); shown {
 			if byToken, ok := b.ByToken(strings.TrimSpace(token)); ok {
 				c.Name, c.Roles = byToken.Name, c.Roles|byToken.Roles
+			} else {
+				wrong = true
 			}
 		}
 		if !known {
@@ -38,6 +42,10 @@ func (b *Book) Pages(h http.Handler) http.Handler {
 		}
 		if c.Roles&needed != 0 {
 			h.ServeHTTP(w, r)
+			return
+		}
+		if c.Name != "" && !wrong {
+			http.Error(w, fmt.Sprintf("%s has %s here; this page needs %s", c.Name, c.Roles, needed), http.StatusForbidden)
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="headrace"`)

@@ -49,7 +49,7 @@ func TestACallerThatHasProvenItselfMaySpeakHTTP(t *testing.T) {
 		}
 		tokens[name] = all[0]
 	}
-	for name, code := range map[string]int{access.OwnerFile: http.StatusOK, access.ViewerFile: http.StatusUnauthorized} {
+	for name, code := range map[string]int{access.OwnerFile: http.StatusOK, access.ViewerFile: http.StatusForbidden} {
 		reply, err := http.ReadResponse(bufio.NewReader(knock(t, addr, tokens[name], ask)), nil)
 		if err != nil || reply.StatusCode != code {
 			t.Errorf("%s: %v, %v", name, reply, err)
