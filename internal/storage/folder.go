@@ -59,6 +59,33 @@ func (f *Folder) PutNew(ctx context.Context, key string, data []byte) error {
 	})
 }
 
+// PutFresh is Put of an object whose key was drawn just now: nobody asks for it before PutFresh
+// returns. It takes one commit of the file system's journal, and Put takes two: the file is moved
+// to its place first, and then the file and its name become durable together.
+//
+// A killed process leaves the whole object or none. If the machine loses power before PutFresh
+// returns, a part of the object may lie under its key, where nobody looks for it.
+func (f *Folder) PutFresh(ctx context.Context, key string, data []byte) error {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+		return err
+	}
+	dir := path.Dir(key)
+	from := path.Join(dir, pending+rand.Text())
+	file, err := f.begin(dir, from, data)
+	if err == nil {
+		err = f.root.Rename(from, key)
+	}
+	if err != nil {
+		_ = f.root.Remove(from)
+		return f.failed(key, errors.Join(err, shut(file)))
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		_ = f.root.Remove(key)
+		return f.failed(key, err)
+	}
+	return f.failed(key, f.sync(dir))
+}
+
 // put writes a file beside its place, makes it durable, and moves it there.
 func (f *Folder) put(ctx context.Context, key string, data []byte, move func(from, to string) error) error {
 	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
@@ -66,8 +93,11 @@ func (f *Folder) put(ctx context.Context, key string, data []byte, move func(fro
 	}
 	dir := path.Dir(key)
 	from := path.Join(dir, pending+rand.Text())
-	err := f.begin(dir, from, data)
+	file, err := f.begin(dir, from, data)
 	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, shut(file)); err == nil {
 		err = move(from, key)
 	}
 	if err != nil {
@@ -77,23 +107,34 @@ func (f *Folder) put(ctx context.Context, key string, data []byte, move func(fro
 	return f.failed(key, f.sync(dir))
 }
 
-// begin writes a file and makes its folder. A deletion may take away an empty folder at any
-// moment, also one of another process. Then the folder is made again.
-func (f *Folder) begin(dir, name string, data []byte) (err error) {
+// begin writes a file, which the caller makes durable, and makes its folder. The file is nil
+// after an error. A deletion may take away an empty folder at any moment, also one of another
+// process. Then the folder is made again.
+func (f *Folder) begin(dir, name string, data []byte) (file *os.File, err error) {
 	const tries = 10
 	for range tries {
 		if err = f.folder(dir); err == nil {
-			err = f.write(name, data)
+			file, err = f.write(name, data)
 		}
 		if err == nil {
-			return f.folder(dir) // another put may have made it again just now: wait until it is durable
+			if err = f.folder(dir); err != nil { // another put may have made it again just now: wait until it is durable
+				return nil, errors.Join(err, file.Close())
+			}
+			return file, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		f.forget(dir)
 	}
-	return err
+	return nil, err
+}
+
+func shut(file *os.File) error {
+	if file == nil {
+		return nil
+	}
+	return file.Close()
 }
 
 // forget says that a folder may not be there any more, nor those above it.
@@ -105,16 +146,15 @@ func (f *Folder) forget(dir string) {
 	}
 }
 
-func (f *Folder) write(name string, data []byte) error {
+func (f *Folder) write(name string, data []byte) (*os.File, error) {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
+	if _, err := file.Write(data); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
-	return errors.Join(err, file.Close())
+	return file, nil
 }
 
 // folder makes a folder, durably, with those above it.

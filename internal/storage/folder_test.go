@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -25,6 +26,32 @@ func open(t *testing.T) *storage.Folder {
 
 func TestAFolderPassesTheSuite(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store { return open(t) })
+}
+
+// fresh puts as those do who have drawn their keys.
+type fresh struct{ *storage.Folder }
+
+func (f fresh) Put(ctx context.Context, key string, data []byte) error {
+	return f.PutFresh(ctx, key, data)
+}
+
+func TestAFolderPassesTheSuiteWithFreshKeys(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Store { return fresh{open(t)} })
+}
+
+func TestAFailedPutLeavesNothing(t *testing.T) {
+	f, ctx := open(t), t.Context()
+	if err := f.Put(ctx, "p/taken/a", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for what, put := range map[string]func(context.Context, string, []byte) error{"Put": f.Put, "PutNew": f.PutNew, "PutFresh": f.PutFresh} {
+		if err := put(ctx, "p/taken", []byte("x")); err == nil {
+			t.Errorf("%s in the place of a folder works", what)
+		}
+		if left, err := os.ReadDir(filepath.Join(f.String(), "p")); err != nil || len(left) != 1 {
+			t.Errorf("%s has left %v, %v", what, left, err)
+		}
+	}
 }
 
 func TestWhatACrashLeavesInAFolderIsNoObject(t *testing.T) {
@@ -98,7 +125,11 @@ func TestAnEmptyFolderGoesWhileObjectsArePut(t *testing.T) {
 		wg.Go(func() {
 			key := "a/b/" + strconv.Itoa(i)
 			for range 100 {
-				if err := f.Put(ctx, key, []byte("x")); err != nil {
+				put := f.Put
+				if i < 2 {
+					put = f.PutFresh
+				}
+				if err := put(ctx, key, []byte("x")); err != nil {
 					t.Error(err)
 				}
 				if err := []*storage.Folder{f, other}[i%2].Delete(ctx, key); err != nil {

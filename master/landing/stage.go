@@ -17,6 +17,11 @@ const fullWait = 2 * time.Second
 // it is read.
 const roomMost = 3 * chunk.MaxBytes
 
+// fresh is a store that puts an object of a new key faster (storage.Folder).
+type fresh interface {
+	PutFresh(ctx context.Context, key string, data []byte) error
+}
+
 // take waits for room. back gives it back.
 func (s *Service) take(ctx context.Context, bytes int64) (back func(), err error) {
 	bytes = min(bytes, roomMost)
@@ -95,7 +100,11 @@ func (s *Service) stage(ctx context.Context, p *place, transaction string, parti
 		return chunk.Locator{}, err
 	}
 	key := chunk.NewKey(p.stream, partition, transaction, s.now())
-	if err := s.store.Put(ctx, key.String(), data); err != nil {
+	put := s.store.Put
+	if f, ok := s.store.(fresh); ok {
+		put = f.PutFresh
+	}
+	if err := put(ctx, key.String(), data); err != nil {
 		s.add(a, -size)
 		return chunk.Locator{}, fmt.Errorf("%w: dataset %s: a chunk could not be stored: %w", ErrNotReady, p.Name, err)
 	}
