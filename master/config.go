@@ -58,6 +58,9 @@ type Config struct {
 	// partition may know less for a moment. After this time records are taken for lost.
 	HeadPatience time.Duration // 0: the default of 20 s
 
+	// FoldEvery is how often segments are folded that their source can do without.
+	FoldEvery time.Duration // 0: the default of 1 min
+
 	// SilentAfter is how long a source may leave a question unanswered before that is shown.
 	SilentAfter time.Duration // 0: the default of 3 s
 

@@ -25,6 +25,10 @@ type ledger interface {
 	Heads(ctx context.Context, heads []serve.Head) error
 	Aged(ctx context.Context, all []serve.Old) error
 	Fail(ctx context.Context, dataset uint32, reason string) error
+	RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
+	Fold(ctx context.Context, partition uint32, before int64, needed []int64) error
+	NoteDeleted(dataset uint32, found []serve.Deletion)
+	ForgetDeleted(dataset uint32)
 	asked
 }
 

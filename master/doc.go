@@ -18,6 +18,7 @@
 //	list.go      lists one input
 //	follow.go    lists a live dataset: its partitions, and where they end now
 //	roll.go      a live partition with several segments, of which the last one grows
+//	fold.go      has segments folded that their source can do without
 //	age.go       which records are older than a dataset wants
 //	silent.go    whether the sources answer
 //	away.go      asks the sources that agents could not reach

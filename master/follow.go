@@ -36,6 +36,11 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 		defer ages.Stop()
 		aged = ages.C
 	}
+	var folds <-chan time.Time
+	if l.foldEvery() > 0 {
+		folds = time.After(min(foldFirst, l.foldEvery()))
+		defer l.srv.ForgetDeleted(l.id)
+	}
 	err := f.patient(f.ask(ctx, f.join))
 	for err == nil {
 		select {
@@ -56,6 +61,9 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			err = f.listAgain(ctx)
 		case <-aged:
 			err = f.patient(f.ask(ctx, f.ages))
+		case <-folds:
+			err = f.patient(f.fold(ctx))
+			folds = time.After(l.foldEvery())
 		case <-l.news: // a change that ends this listing cancels ctx; others do not matter here
 		case <-ctx.Done():
 			return ctx.Err()

@@ -55,7 +55,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		c.land(e)
 	case *Trim:
 		if p, low, named := c.trimmable(e.Partition); p != nil {
-			c.ledger.trim(p, e.Before, low, named)
+			c.ledger.trim(p, e, low, named)
 		}
 	case *AddPartition:
 		c.addPartition(e)

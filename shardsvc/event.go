@@ -359,7 +359,7 @@ func (*Message) event()          {}
 // Trim says that the source has deleted all records of a partition before a segment, and
 // that the table of segments need not list them one by one any more. The core trims only
 // what is settled and lies below the retain mark (trimmable), so an early Trim does no
-// harm.
+// harm. The same goes for segments that the source can do without (sources.Forgetter).
 //
 // A run of trimmed segments becomes one. It keeps the number, the name and the end of the
 // last of them, begins as far before it as the others had records, and has no locator.
@@ -370,7 +370,8 @@ func (*Message) event()          {}
 // position of a kept cut, by an excluded or a dropped range, or by a try.
 type Trim struct {
 	Partition PartitionNo
-	Before    int64 // segment
+	Before    int64   // segment
+	Needed    []int64 // segments before that, in order, that the source still needs: they stay as they are
 }
 
 func (*Trim) event() {}

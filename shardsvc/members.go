@@ -127,6 +127,9 @@ func (p *partition) segmentsOf(q *cut.Partition) (segs []sources.Segment, comple
 	if n := len(p.Segs); n > 0 && (q.Later() || p.ds.opt.Shuffle && len(q.Passes)+len(q.Excluded) > 0) {
 		high = p.Segs[n-1].ID
 	}
+	if n := len(p.Segs); n > 0 && !p.ds.opt.isPushed(p.identity) && len(p.Segs[n-1].Locator) > 0 && slices.ContainsFunc(p.Segs, trimmed) {
+		high = p.Segs[n-1].ID // the last one tells the source what it has forgotten (sources.Forgetter)
+	}
 	for i := range p.Segs {
 		if s := &p.Segs[i]; s.ID <= high {
 			segs = append(segs, sources.Segment{ID: s.ID, Start: s.Start, End: s.End, Sealed: s.Sealed, Locator: slices.Clone(s.Locator), Name: s.Name})

@@ -6,9 +6,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// trim trims the segments of p before a segment, as far as they end at or before low on
-// the line. named are those that kept cuts name.
-func (lg *ledger) trim(p *partition, before, low int64, named map[int64]bool) {
+// trim does what a Trim asks of p, as far as the segments end at or before low on the line.
+// named are those that kept cuts name.
+func (lg *ledger) trim(p *partition, e *Trim, low int64, named map[int64]bool) {
 	for _, e := range p.excluded {
 		named[e.segment] = true
 	}
@@ -27,10 +27,13 @@ func (lg *ledger) trim(p *partition, before, low int64, named map[int64]bool) {
 	for i := range p.Segs {
 		g := &p.Segs[i]
 		switch {
-		case i == last || !g.Sealed || g.ID >= before || g.LineEnd() > low:
+		case i == last || !g.Sealed || g.ID >= e.Before || g.LineEnd() > low:
 			fold()
 			p.Segs = append(kept, p.Segs[i:]...)
 			return
+		case needed(e.Needed, g.ID):
+			fold()
+			kept = append(kept, *g)
 		case named[g.ID] || p.tried(g):
 			fold()
 			if len(g.Locator) > 0 {
@@ -42,6 +45,11 @@ func (lg *ledger) trim(p *partition, before, low int64, named map[int64]bool) {
 			run = append(run, *g)
 		}
 	}
+}
+
+func needed(all []int64, id int64) bool {
+	_, is := slices.BinarySearch(all, id)
+	return is
 }
 
 // tried says whether a try names part of a segment.
@@ -69,6 +77,8 @@ func (lg *ledger) foldSegments(p *partition, run []line.Segment) line.Segment {
 	lg.putSegment(p, &g)
 	return g
 }
+
+func trimmed(g line.Segment) bool { return g.Sealed && len(g.Locator) == 0 }
 
 // trimmedAt returns the index of the trimmed segment that a segment number was folded
 // into, or -1.

@@ -121,6 +121,25 @@ func TestASegmentWhoseChunkIsThereStays(t *testing.T) {
 	}
 }
 
+func TestASegmentThatItsSourceNeedsStaysAsItIs(t *testing.T) {
+	w := pushedWorld(t, Shared)
+	w.lands(0, 8, 10)
+	w.trains(7, 1)
+	w.saves(77, 1)
+	w.step(&Trim{Partition: 1, Before: 7, Needed: []int64{0, 3}})
+	const want = "0=c0:[0,10) 2=c2:[-10,10)- 3=c3:[0,10) 6=c6:[-20,10)- 7=c7:[0,10)"
+	for _, when := range []string{"at once", "after a restart"} {
+		if got := w.table(); got != want || w.stored() != 5 {
+			t.Errorf("%s: %s, want %s; %d stored", when, got, want, w.stored())
+		}
+		w.restart()
+	}
+	w.step(&Trim{Partition: 1, Before: 7, Needed: []int64{3}})
+	if got := w.table(); got != "2=c2:[-20,10)- 3=c3:[0,10) 6=c6:[-20,10)- 7=c7:[0,10)" {
+		t.Errorf("when the first one is not needed any more: %s", got)
+	}
+}
+
 func TestASegmentWithAnExcludedRangeStaysAndLosesItsLocator(t *testing.T) {
 	w := pushedWorld(t, Shared)
 	w.lands(0, 6, 10)
@@ -180,30 +199,42 @@ func TestACutFromBeforeTheTrimNamesItsSegmentsAgain(t *testing.T) {
 	}
 }
 
-// A master that has lost its state takes a checkpoint with a trimmed table.
+// A master that has lost its state takes a checkpoint with a trimmed table. If the source has
+// forgotten segments, the table is whole: a later segment tells the source which.
 func TestACutAfterTheTrimRestoresOnAnEmptyMaster(t *testing.T) {
-	w := pushedWorld(t, Replicated)
-	w.lands(0, 8, 10)
-	w.trains(5, 1)
-	w.saves(77, 1)
-	w.step(&Trim{Partition: 1, Before: 5})
-	w.trains(1, 2)
-	body := w.saves(78, 2)
-	if err := body.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	w = newWorld(t, Config{Job: "j", Model: Replicated})
-	w.step(&ApplyDataset{ID: 1, Name: "pushed", Options: Options{Passes: 1, Initial: 10, Min: 1, Max: 10, Target: Second, Unit: sources.Records}})
-	w.joins(0)
-	if code, reason := w.restored(body); code != CutOK {
-		t.Fatal(code, reason)
-	}
-	if got := w.table(); got != "4=c4:[-40,10)- 5=c5:[0,10) 6=c6:[0,10)" {
-		t.Errorf("%s", got)
-	}
-	w.lands(8, 1, 10)
-	if got := fmt.Sprint(w.rest()); got != "map[c6:[[0 10]] c8:[[0 10]]]" {
-		t.Errorf("granted: %s", got)
+	for _, c := range []struct {
+		pushed      bool
+		table, rest string
+	}{
+		{true, "4=c4:[-40,10)- 5=c5:[0,10) 6=c6:[0,10)", "map[c6:[[0 10]] c8:[[0 10]]]"},
+		{false, "4=c4:[-40,10)- 5=c5:[0,10) 6=c6:[0,10) 7=c7:[0,10)", "map[c6:[[0 10]] c7:[[0 10]] c8:[[0 10]]]"},
+	} {
+		w := pushedWorld(t, Replicated)
+		options := Options{Passes: 1, Initial: 10, Min: 1, Max: 10, Target: Second, Unit: sources.Records, Pushed: c.pushed}
+		w.step(&ApplyDataset{ID: 1, Name: "pushed", Options: options})
+		w.lands(0, 8, 10)
+		w.trains(5, 1)
+		w.saves(77, 1)
+		w.step(&Trim{Partition: 1, Before: 5})
+		w.trains(1, 2)
+		body := w.saves(78, 2)
+		if err := body.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		w = newWorld(t, Config{Job: "j", Model: Replicated})
+		options.Pushed = false
+		w.step(&ApplyDataset{ID: 1, Name: "pushed", Options: options})
+		w.joins(0)
+		if code, reason := w.restored(body); code != CutOK {
+			t.Fatal(code, reason)
+		}
+		if got := w.table(); got != c.table {
+			t.Errorf("pushed %v: %s", c.pushed, got)
+		}
+		w.lands(8, 1, 10)
+		if got := fmt.Sprint(w.rest()); got != c.rest {
+			t.Errorf("pushed %v: granted %s", c.pushed, got)
+		}
 	}
 }
 
@@ -294,7 +325,13 @@ func TestAJobThatTrimsAnswersAsOneThatDoesNot(t *testing.T) {
 						tw.kept = tw.kept[1:]
 					}
 				case 10:
-					tw.trims.step(&Trim{Partition: 1, Before: rng.Int64N(int64(landed) + 2)})
+					trim := &Trim{Partition: 1, Before: rng.Int64N(int64(landed) + 2)}
+					for id := range int64(landed) {
+						if rng.IntN(10) == 0 {
+							trim.Needed = append(trim.Needed, id)
+						}
+					}
+					tw.trims.step(trim)
 					least = min(least, len(tw.trims.core.Segments(1, -1, 0))-landed)
 				case 11:
 					if rng.IntN(6) > 0 || len(tw.kept) == 0 {

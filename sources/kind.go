@@ -19,6 +19,8 @@ type Kind struct {
 	// Numbers: the numbers of segments are the source's own count while it is open. If the
 	// ledger takes over those of a restored checkpoint, the source must be opened again.
 	Numbers bool
+	// Forgets: its Source is a Forgetter.
+	Forgets bool
 	// Pushed: records are pushed to the master, which appends sealed segments by itself.
 	// Discovery lists its partitions and no segments.
 	Pushed bool

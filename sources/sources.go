@@ -216,6 +216,16 @@ type Joiner interface {
 	Joined(parts []PartitionID)
 }
 
+// Forgetter is implemented by sources that number segments themselves (Kind.Numbers) and can
+// do with a part of them when they are opened again: a folder that grows for years.
+type Forgetter interface {
+	// Forget says what the ledger need not list one by one any more. segments are all that
+	// the ledger has of p. Of those that end at or before below, which are settled and in
+	// the oldest kept checkpoint, those before the segment before may be folded into one
+	// without a locator, except for the needed ones. The last segment of all stays.
+	Forget(ctx context.Context, p PartitionID, segments []Segment, below Position) (before int64, needed []int64, err error)
+}
+
 // Headed is implemented by cursors of sources whose segments begin with a line
 // that names the fields (files with decode.header).
 type Headed interface {

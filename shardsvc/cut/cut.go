@@ -92,7 +92,7 @@ type Partition struct {
 	// DoneRecords counts the records of passes [0, Done). nil: nobody counted them, and
 	// DoneCounted takes all their units as untold.
 	DoneRecords *Tally `json:"done_records,omitempty"`
-	// Segments are all segments up to the highest position in the cut. End of an
+	// Segments are all segments up to the highest position in the cut, or more. End of an
 	// unsealed segment is where it ended when the cut was frozen.
 	Segments []sources.Segment `json:"segments"`
 	Passes   []Pass            `json:"passes"`

@@ -137,6 +137,15 @@ func (s *Server) Trim(ctx context.Context, partition uint32, before int64) error
 	})
 }
 
+// Fold says that a source can do without segments of a partition before one, except for the
+// needed ones. Those that nothing names leave the table; it returns when that is durable.
+func (s *Server) Fold(ctx context.Context, partition uint32, before int64, needed []int64) error {
+	return s.change(ctx, func(l *loop) error {
+		l.step(&shardsvc.Trim{Partition: partition, Before: before, Needed: needed})
+		return l.rejected()
+	})
+}
+
 // EndLanding says that no transaction follows. All partitions become complete.
 func (s *Server) EndLanding(ctx context.Context, dataset uint32) error {
 	return s.change(ctx, func(l *loop) error {

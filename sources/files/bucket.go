@@ -139,6 +139,7 @@ type pager struct {
 	prefixes []string // what is listed, in order; none is the beginning of another
 	next     int      // of prefixes
 	after    string
+	from     string // names up to it are not wanted
 }
 
 // pattern is one entry of files.paths.
@@ -224,7 +225,7 @@ func (p *pager) page(ctx context.Context, objects storage.Objects) ([]storage.Ob
 			return nil, err
 		}
 		if len(page) == 0 {
-			p.next, p.after = p.next+1, ""
+			p.next, p.after = p.next+1, p.from
 			continue
 		}
 		p.after = page[len(page)-1].Key

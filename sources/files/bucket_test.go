@@ -36,7 +36,8 @@ type memory struct {
 	all   map[string]storage.Object
 	data  map[string][]byte
 	asked atomic.Int64
-	limit int64 // of one request, in bytes; the largest that was seen
+	pages atomic.Int64 // requests for names
+	limit int64        // of one request, in bytes; the largest that was seen
 }
 
 func newMemory() *memory {
@@ -89,6 +90,7 @@ func (m *memory) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 }
 
 func (m *memory) Page(ctx context.Context, prefix, after string) ([]storage.Object, error) {
+	m.pages.Add(1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var page []storage.Object

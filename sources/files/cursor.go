@@ -44,6 +44,9 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	if r.Partition != s.partition {
 		return nil, s.notMine(r.Partition)
 	}
+	if s.spec.live() && len(loc) == 0 {
+		return nil, s.forgotten(r)
+	}
 	l, err := decodeLocator(loc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: segment %d: %w", s.partition, r.Segment, err)

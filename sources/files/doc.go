@@ -27,7 +27,8 @@
 //	roots.go     every file is opened through an allowed root
 //	expand.go    paths to a sorted list of files; glob.go the patterns
 //	growing.go   folders that grow: each file once; look.go which files are complete;
-//	             replaced.go what comes again under a name that was read
+//	             replaced.go what comes again under a name that was read; remember.go which
+//	             names are forgotten; touched_linux.go and touched_other.go when a file came
 //	list.go      files to segments, one after the other
 //	index.go     segments of quoted CSV
 //	sniff.go     where the data of a file begins, and what is no text

@@ -22,12 +22,16 @@ type expander struct {
 	// seen are the (folder, rest of the pattern) pairs that a pattern with more
 	// than one ** would come to again.
 	seen map[string]struct{}
+	look *look // through a folder that grows; nil: every name is wanted
 }
 
 // expand lists every file of the spec, by path relative to the root, in byte
 // order. A path or pattern that names nothing is an error.
-func (s *Source) expand(ctx context.Context) ([]string, error) {
-	x := &expander{ctx: ctx, src: s, found: map[string]struct{}{}}
+func (s *Source) expand(ctx context.Context) ([]string, error) { return s.expandFrom(ctx, nil) }
+
+// expandFrom leaves out the names that a look passes over.
+func (s *Source) expandFrom(ctx context.Context, l *look) ([]string, error) {
+	x := &expander{ctx: ctx, src: s, found: map[string]struct{}{}, look: l}
 	for _, p := range s.spec.Paths {
 		clean := path.Clean(p)
 		matched, err := x.path(clean)
@@ -95,13 +99,24 @@ func (x *expander) entry(p string, info fs.FileInfo, above []fs.FileInfo) error 
 	if !info.Mode().IsRegular() {
 		return x.src.fileError(p, notRegular(info.Mode()))
 	}
-	x.add(p)
+	return x.add(p)
+}
+
+func (x *expander) add(p string) error {
+	x.hits++
+	if x.look != nil {
+		wanted, err := x.look.wants(p, func() (sighting, error) { return x.src.see(x.ctx, p) })
+		if !wanted || err != nil {
+			return err
+		}
+	}
+	x.found[p] = struct{}{}
 	return nil
 }
 
-func (x *expander) add(p string) {
-	x.found[p] = struct{}{}
-	x.hits++
+// past reports whether the look passes over all that lies in a folder.
+func (x *expander) past(dir string) bool {
+	return x.look != nil && !x.look.whole && beforeLow(dir, x.src.list.growing.low.Name)
 }
 
 // folder walks down. Links are followed as long as they stay in the root; above
@@ -112,6 +127,9 @@ func (x *expander) folder(p string, info fs.FileInfo, above []fs.FileInfo) error
 	}
 	if slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }) {
 		return x.src.fileError(p, errors.New("is a symbolic link to a folder that it lies in"))
+	}
+	if x.past(p) {
+		return nil
 	}
 	entries, err := x.src.readDir(p)
 	if err != nil {
@@ -124,7 +142,9 @@ func (x *expander) folder(p string, info fs.FileInfo, above []fs.FileInfo) error
 		}
 		name := path.Join(p, e.Name())
 		if e.Type().IsRegular() {
-			x.add(name)
+			if err := x.add(name); err != nil {
+				return err
+			}
 			continue
 		}
 		below, err := x.src.root.Stat(name)

@@ -18,7 +18,7 @@ func (x *expander) glob(dir string, parts []string) error {
 		return nil
 	}
 	x.seen[key] = struct{}{}
-	if err := x.ctx.Err(); err != nil {
+	if err := x.ctx.Err(); err != nil || x.past(dir) {
 		return err
 	}
 	part, rest := parts[0], parts[1:]

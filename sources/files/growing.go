@@ -18,11 +18,18 @@ import (
 
 // growing is what is known between two looks. Whoever uses it holds Source.turn.
 type growing struct {
-	taken  map[string]mark     // names that are listed, or are in lister.files
+	taken  map[string]name     // names that are listed, or are in lister.files; old ones are forgotten (remember.go)
 	young  map[string]sighting // names that are not complete yet
 	hollow map[string]sighting // names of files that were looked into and had no record
 	looked time.Time           // the last look; zero: none
 	again  again               // which of the taken are looked at again
+	low    lowMark             // which names are passed over
+	waits  waiting             // in the last look
+	newest int64               // when the newest file came that was taken, ns since 1970; 0: none was
+	whole  time.Time           // the last look at names before the low mark
+	late   late
+	// hinted: that many names are remembered. held: that a file waits for long.
+	hinted, held bool
 	// When growing began, by the wall clock and by the monotonic one.
 	wall, began time.Time
 }
@@ -31,6 +38,7 @@ type growing struct {
 type sighting struct {
 	size     int64
 	modified time.Time
+	touched  int64  // ns since 1970, where the place knows it (touched_linux.go)
 	tag      string // of an object; its time of modification is exact in one answer and cut in another
 	since    time.Time
 }
@@ -72,13 +80,14 @@ func temporary(name string) bool {
 // grow moves what an earlier process listed to its end out of the lister.
 func (s *Source) grow() {
 	g := &s.list.growing
-	g.taken, g.young, g.hollow = map[string]mark{}, map[string]sighting{}, map[string]sighting{}
+	g.taken, g.young, g.hollow = map[string]name{}, map[string]sighting{}, map[string]sighting{}
 	g.began = time.Now()
 	g.wall = g.began.Round(0)
-	for name, was := range s.list.known {
+	for path, was := range s.list.known {
+		g.newest = max(g.newest, was.came)
 		if was.done {
-			g.taken[name] = markOf(was.id.Size, was.id.Modified, was.id.Tag)
-			delete(s.list.known, name)
+			g.taken[path] = name{mark: markOf(was.id.Size, was.id.Modified, was.id.Tag), time: was.came}
+			delete(s.list.known, path)
 		}
 	}
 	s.list.found = true

@@ -181,6 +181,13 @@ func TestASpecWithoutAnEndIsChecked(t *testing.T) {
 		"files: {root: /data, end: never}\nshuffle: {seed: 1}":          "does not go with end: never",
 		"files: {root: /data, end: never, refresh: 1ms}":                "too often",
 		"files: {root: /data, end: never, complete: soon}":              "files.complete",
+		"files: {root: /data, end: never, remember: 168h}":              "",
+		"files: {root: /data, end: never, remember: 168h, late: skip}":  "",
+		"files: {root: /data, remember: 168h}":                          "for folders that grow",
+		"files: {root: /data, end: never, late: skip}":                  "goes with files.remember",
+		"files: {root: /data, end: never, remember: 168h, late: never}": "files.late",
+		"files: {root: /data, end: never, remember: 1s}":                "too short",
+		"files: {root: /data, end: never, remember: 1h, rest: 50m}":     "too short for files.rest",
 	} {
 		spec, err := dataset.Parse([]byte("name: d\ndecode: lines\n"+text+"\n"), "d.yaml")
 		if want == "" && (err != nil || !spec.Live()) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -28,7 +28,8 @@ type listedFile struct {
 	end  int64
 	size int64 // of the whole file: bytes, or rows
 	id   identity
-	done bool // all of it is listed
+	came int64 // when the file came, ns since 1970; 0: not known
+	done bool  // all of it is listed
 }
 
 type openList struct {
@@ -58,15 +59,19 @@ func (s *Source) resume(known []sources.Segment) error {
 		if i > 0 && s.segments[i-1].ID == g.ID {
 			return fmt.Errorf("%s: segment %d is known twice", s.partition, g.ID)
 		}
+		if s.spec.live() && g.Sealed && len(g.Locator) == 0 {
+			continue // its name is forgotten
+		}
 		l, err := decodeLocator(g.Locator)
 		if err != nil {
 			return fmt.Errorf("%s: segment %d, %s: %w", s.partition, g.ID, g.Name, err)
 		}
+		s.list.growing.low = l.Low
 		if l.Root != s.spec.Root {
 			return fmt.Errorf("%s: segment %d, %s, was listed under root %s, and the dataset's root is now %s; delete the dataset and apply it again",
 				s.partition, g.ID, g.Name, l.Root, s.spec.Root)
 		}
-		was := listedFile{end: max(l.End, s.list.known[l.Path].end), size: l.Identity.Size, id: l.Identity}
+		was := listedFile{end: max(l.End, s.list.known[l.Path].end), size: l.Identity.Size, id: l.Identity, came: l.came()}
 		was.done = was.end == was.id.Size || !s.framing.Kind.indexed()
 		if l.Rows {
 			was.size = l.Plain
@@ -167,7 +172,7 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 		return err
 	}
 	if s.spec.live() {
-		s.list.growing.taken[name] = markOf(st.Size, st.Modified, st.Tag)
+		s.carry(&l, st)
 	}
 	if s.framing.Kind.rows() && known && was.id != l.Identity {
 		if err := s.unchanged(f, name, st); err != nil {

@@ -30,15 +30,20 @@ type locator struct {
 	// Starts: for quoted CSV offsets where records begin, the first is the
 	// segment's start; one at least. Else empty.
 	Starts []int64
+	// Low and Came: of a folder that grows, which names were passed over when the file was
+	// listed, and when the file came, in ns since 1970 (remember.go). Zero: not noted.
+	Low  lowMark
+	Came int64
 }
 
 const (
-	locatorVersion = 4 // 1: a file that is not compressed; 3: an object; 4: with Points
+	locatorVersion = 5 // 1: a file that is not compressed; 3: an object; 4: with Points; 5: with Came
 	flagFull       = 1
 	flagPacked     = 2
 	flagRows       = 4
 	flagObject     = 8
 	flagPoints     = 16
+	flagCame       = 32
 	maxStarts      = 1 << 16
 	maxPathBytes   = 4096 // PATH_MAX
 )
@@ -63,6 +68,9 @@ func (l *locator) encode() []byte {
 	}
 	if len(l.Points) > 0 {
 		version, flags = 4, flags|flagPoints
+	}
+	if l.Came != 0 {
+		version, flags = 5, flags|flagCame
 	}
 	b = append(b, version, flags)
 	for _, s := range []string{l.Root, l.Path} {
@@ -99,6 +107,10 @@ func (l *locator) encode() []byte {
 			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.row-last.row)), uint64(p.at-last.at))
 			last = p
 		}
+	}
+	if l.Came != 0 {
+		b = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(b, l.Came), l.Low.Time), l.Low.Edge)
+		b = append(binary.AppendUvarint(b, uint64(len(l.Low.Name))), l.Low.Name...)
 	}
 	return b
 }
@@ -150,7 +162,13 @@ func decodeLocator(b []byte) (*locator, error) {
 			return nil, errLocator
 		}
 	}
-	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows|flagObject|flagPoints) != 0 || !l.named() ||
+	if flags&flagCame != 0 {
+		l.Came, l.Low = d.varint(), lowMark{Time: d.varint(), Edge: d.varint(), Name: d.text()}
+		if version < 5 || l.Came == 0 {
+			return nil, errLocator
+		}
+	}
+	if d.bad || len(d.b) > 0 || flags&^(flagFull|flagPacked|flagRows|flagObject|flagPoints|flagCame) != 0 || !l.named() ||
 		l.Data > most || l.End > most || at > most {
 		return nil, errLocator
 	}

@@ -20,12 +20,18 @@ type look struct {
 	young    map[string]sighting
 	hollow   map[string]sighting
 	marked   map[string]bool // folders: whether they, or one above them, hold _SUCCESS
+	whole    bool            // names before the low mark are looked at too
+	waits    waiting
+	late     int64 // when the newest file came that was told to be late
 }
 
 // look finds the files that are complete and not listed. After an error the next look finds
 // the same.
 func (s *Source) look(ctx context.Context, now time.Time) error {
-	l := look{s: s, now: now, young: map[string]sighting{}, hollow: map[string]sighting{}, marked: map[string]bool{}}
+	s.rise(now)
+	g := &s.list.growing
+	l := look{s: s, now: now, young: map[string]sighting{}, hollow: map[string]sighting{}, marked: map[string]bool{},
+		whole: now.Sub(g.whole) >= lateEvery, late: g.late.before}
 	through := l.folder
 	if s.bucket != nil {
 		through = l.bucket
@@ -36,18 +42,24 @@ func (s *Source) look(ctx context.Context, now time.Time) error {
 	} else if err != nil {
 		return err
 	}
-	g := &s.list.growing
-	for _, name := range l.complete {
-		g.taken[name] = unlisted
+	for _, found := range l.complete {
+		g.taken[found] = name{mark: unlisted}
 	}
-	g.looked, g.young, g.hollow = now, l.young, l.hollow
+	g.looked, g.young, g.hollow, g.waits, g.late.before = now, l.young, l.hollow, l.waits, l.late
+	if l.whole {
+		g.whole = now
+	}
+	if len(g.taken) >= manyNames && s.spec.Remember == 0 && !g.hinted {
+		g.hinted = true
+		s.log.Info("many names of files are remembered; with files.remember those of old files are forgotten", "names", len(g.taken))
+	}
 	s.list.files, s.list.next = l.complete, 0
 	return s.goOn(ctx)
 }
 
 // folder looks through folders of this machine.
 func (l *look) folder(ctx context.Context) error {
-	names, err := l.s.expand(ctx)
+	names, err := l.s.expandFrom(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -63,18 +75,42 @@ func (l *look) folder(ctx context.Context) error {
 // bucket looks through a bucket, page by page. A page says all that is asked of an object.
 func (l *look) bucket(ctx context.Context) error {
 	pages := newPager(l.s.spec.Paths)
+	if low := l.s.list.growing.low.Name; !l.whole && low != "" {
+		pages.from = low[:len(low)-1] // a page begins after a name, and this one is wanted
+		pages.after = pages.from
+	}
 	for {
 		page, err := pages.page(ctx, l.s.bucket.objects)
 		if err != nil || len(page) == 0 {
 			return l.s.placeError(err)
 		}
 		for _, o := range page {
-			l.replaced(o.Key, func() (sighting, error) { return seenOf(o), nil }) // asks nothing
-			if err := l.file(ctx, o.Key, func() (sighting, error) { return seenOf(o), nil }); err != nil {
+			as := func() (sighting, error) { return seenOf(o), nil } // asks nothing
+			l.replaced(o.Key, as)
+			wanted, err := l.wants(o.Key, as)
+			if err != nil {
+				return err
+			}
+			if !wanted {
+				continue
+			}
+			if err := l.file(ctx, o.Key, as); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// wants reports whether a name is remembered, or may be one that nobody has read.
+func (l *look) wants(name string, as func() (sighting, error)) (bool, error) {
+	if _, again := l.s.list.growing.taken[name]; again {
+		return true, nil
+	}
+	if temporary(name) {
+		return false, nil
+	}
+	past, err := l.passes(name, as)
+	return !past, err
 }
 
 // file decides about one file that is there. as says how it is now.
@@ -95,8 +131,9 @@ func (l *look) file(ctx context.Context, name string, as func() (sighting, error
 	}
 	if done {
 		l.complete = append(l.complete, name)
+		return nil
 	}
-	return nil
+	return l.wait(name, as)
 }
 
 // isComplete decides about one file, and notes it in young if it has to wait.
@@ -160,7 +197,7 @@ func (s *Source) see(ctx context.Context, name string) (sighting, error) {
 	if err != nil {
 		return sighting{}, s.fileError(name, err)
 	}
-	return sighting{size: info.Size(), modified: info.ModTime()}, nil
+	return sighting{size: info.Size(), modified: info.ModTime(), touched: touched(info)}, nil
 }
 
 func seenOf(o storage.Object) sighting {

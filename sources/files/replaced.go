@@ -58,15 +58,26 @@ func (l *look) someAgain(ctx context.Context, names []string) {
 // replaced logs that a file that was read is not what it was.
 func (l *look) replaced(name string, as func() (sighting, error)) {
 	g := &l.s.list.growing
-	was := g.taken[name]
-	if was < firstMark {
+	was, known := g.taken[name]
+	if !known {
 		return
 	}
 	now, err := as()
-	if err != nil || was == markOf(now.size, now.modified.UnixNano(), now.tag) {
+	if err != nil {
 		return // a file that was read may also be gone
 	}
-	g.taken[name] = told
+	if came := l.s.cameOf(now); came > was.time {
+		if was.time == 0 {
+			g.newest = max(g.newest, came)
+		}
+		was.time = came
+		g.taken[name] = was
+	}
+	if was.mark < firstMark || was.mark == markOf(now.size, now.modified.UnixNano(), now.tag) {
+		return
+	}
+	was.mark = told
+	g.taken[name] = was
 	if g.again.told++; g.again.told < toldMost {
 		l.s.log.Warn("a file has changed after it was listed, or another one has its name; each name is read once, so its new content is not read: "+
 			"put it there again under a new name", "file", name)

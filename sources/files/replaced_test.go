@@ -68,12 +68,12 @@ func TestLooksAtFilesThatWereReadAreBounded(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("f%05d", i)
 		drop(t, dir, names[i], old)
-		s.list.growing.taken[names[i]] = firstMark // not what it is
+		s.list.growing.taken[names[i]] = name{mark: firstMark} // not what it is
 	}
 	l := look{s: s}
 	left := func() (n int) {
 		for _, m := range s.list.growing.taken {
-			if m != told {
+			if m.mark != told {
 				n++
 			}
 		}

@@ -29,6 +29,7 @@ type Source struct {
 	// turn is held by the caller that lists; list is its state.
 	turn chan struct{}
 	list lister
+	came func(modified, touched int64) int64 // cameLast; tests set it
 
 	pointsMu sync.Mutex
 	points   map[pointsKey]*pointsOf
@@ -54,6 +55,7 @@ func Open(o Options) (*Source, error) {
 		trimmer:   trimmer{cache: o.Cache, limit: cacheLimit},
 		log:       o.Logger.With("dataset", o.Dataset),
 		turn:      make(chan struct{}, 1),
+		came:      cameLast,
 	}
 	if len(s.spec.Paths) == 0 {
 		s.spec.Paths = []string{"."}

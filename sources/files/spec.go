@@ -40,6 +40,9 @@ type Spec struct {
 	Refresh  dataset.Duration `json:"refresh,omitempty"`  // end: never: how often new files are looked for; default 2s, on S3 10s
 	Complete string           `json:"complete,omitempty"` // end: never: rest (default; on S3 renamed) | success | renamed: which files are complete
 	Rest     dataset.Duration `json:"rest,omitempty"`     // complete: rest: how long a file must not have changed; default 10s
+	// Remember: names of files that came so long before the newest one are forgotten; 0: none.
+	Remember dataset.Duration `json:"remember,omitempty"`
+	Late     string           `json:"late,omitempty"` // with Remember: read (default) | skip: a name that sorts before forgotten ones
 }
 
 const (
@@ -47,11 +50,12 @@ const (
 	defaultRefreshS3 = dataset.Duration(10 * time.Second)
 	leastRefresh     = dataset.Duration(100 * time.Millisecond)
 	defaultRest      = dataset.Duration(10 * time.Second)
+	leastRemember    = dataset.Duration(time.Minute)
 )
 
 func (f *Spec) Kind() sources.Kind {
 	k := Kind.Kind
-	k.Rolls, k.Numbers = f.live(), f.live()
+	k.Rolls, k.Numbers, k.Forgets = f.live(), f.live(), f.live() && f.Remember > 0
 	return k
 }
 
@@ -65,7 +69,7 @@ func (f *Spec) Traits() dataset.Traits {
 
 // Compatible: another root or other paths are other records.
 func (f *Spec) Compatible(field string) bool {
-	return field == "connection" || f.live() && slices.Contains([]string{"refresh", "complete", "rest"}, field)
+	return field == "connection" || f.live() && slices.Contains([]string{"refresh", "complete", "rest", "remember", "late"}, field)
 }
 
 func (f *Spec) Fill() {
@@ -82,6 +86,9 @@ func (f *Spec) Fill() {
 	f.Refresh = cmp.Or(f.Refresh, refresh)
 	if f.Complete = cmp.Or(f.Complete, complete); f.Complete == completeRest {
 		f.Rest = cmp.Or(f.Rest, defaultRest)
+	}
+	if f.Remember > 0 {
+		f.Late = cmp.Or(f.Late, lateRead)
 	}
 }
 
@@ -105,6 +112,8 @@ func (f *Spec) Members(r *dataset.Reader) []dataset.Member {
 		{Name: "refresh", Read: dataset.Parsed(r, &f.Refresh, dataset.ParseDuration)},
 		{Name: "complete", Read: r.Text(&f.Complete)},
 		{Name: "rest", Read: dataset.Parsed(r, &f.Rest, dataset.ParseDuration)},
+		{Name: "remember", Read: dataset.Parsed(r, &f.Remember, dataset.ParseDuration)},
+		{Name: "late", Read: r.Text(&f.Late)},
 		{Name: "max_record", Read: dataset.Parsed(r, &f.MaxRecord, dataset.ParseSize)},
 	}
 }
@@ -165,7 +174,7 @@ func (f *Spec) checkGrowing(c *dataset.Check) {
 		for _, m := range []struct {
 			name string
 			set  bool
-		}{{"refresh", f.Refresh != 0}, {"complete", f.Complete != ""}, {"rest", f.Rest != 0}} {
+		}{{"refresh", f.Refresh != 0}, {"complete", f.Complete != ""}, {"rest", f.Rest != 0}, {"remember", f.Remember != 0}, {"late", f.Late != ""}} {
 			if m.set {
 				c.Fail("files."+m.name, "", "is for folders that grow", "remove it, or set end: never")
 			}
@@ -181,4 +190,5 @@ func (f *Spec) checkGrowing(c *dataset.Check) {
 	if f.Rest < 0 {
 		c.Fail("files.rest", f.Rest.String(), "is negative", "")
 	}
+	f.checkRemember(c)
 }

@@ -1,0 +1,315 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/sources"
+)
+
+// With files.remember, the names of old files in a folder that grows are forgotten, so that
+// memory and the ledger have the names of some time and not of all times. A file that is
+// forgotten may still lie in the folder. The low mark makes sure that it is not read again.
+
+// lowMark says which names are passed over unless they are remembered: those that sort
+// before Name, and those of files whose time of modification is before Time. It never goes
+// back. Each segment carries the mark that was valid when it was listed. A name is forgotten
+// only if the mark of the ledger's last segment passes it over. That one is never forgotten,
+// and a checkpoint lists it too, if any segment is forgotten. So whoever goes on from the
+// ledger or from a checkpoint knows a mark that is high enough.
+//
+// The mark passes over no file that one look found and nobody has listed: it moves between
+// two looks of one process, and the segments of a look carry the mark of that look. So a
+// process that dies while it lists what a look found leaves the mark as it was before.
+type lowMark struct {
+	Time int64 // ns since 1970
+	Name string
+	Edge int64 // what was forgotten came before that, ns since 1970
+}
+
+// none: no name is passed over.
+func (m *lowMark) none() bool { return m.Time == 0 && m.Name == "" }
+
+// name is what is known of one that was taken.
+type name struct {
+	mark mark
+	time int64 // when the file came, as far as it shows: ns since 1970; 0: not known
+}
+
+// What becomes of a name that sorts before names that are forgotten.
+const (
+	lateRead = "read" // it is read, if its file is young enough
+	lateSkip = "skip" // it is passed over
+)
+
+const (
+	// lateEvery is how often names are looked at that sort before the low mark, to tell of
+	// those that are late.
+	lateEvery = time.Hour
+	// manyNames are worth a hint.
+	manyNames = 100_000
+)
+
+// edge is the time before which names are forgotten. A file of the future does not count.
+func (s *Source) edge(now time.Time) int64 {
+	g := &s.list.growing
+	return min(g.newest, g.ages(now).UnixNano()) - int64(s.spec.Remember)
+}
+
+// timeOf is when a file came. One that an older version listed on S3 came before this
+// process, unless a look shows its time.
+func (g *growing) timeOf(n name) int64 {
+	if n.time == 0 {
+		return g.wall.UnixNano()
+	}
+	return n.time
+}
+
+// rise moves the low mark. All that earlier looks found is listed.
+func (s *Source) rise(now time.Time) {
+	g := &s.list.growing
+	if s.spec.Remember == 0 || g.looked.IsZero() || g.newest == 0 {
+		return
+	}
+	edge := s.edge(now)
+	if w := g.waits; w.any && w.came <= edge {
+		if edge = w.came; !g.held {
+			g.held = true
+			s.log.Warn("old names are not forgotten, because a file waits to be complete since before them; complete it, or move it away", "file", w.old)
+		}
+	}
+	if edge <= g.low.Edge {
+		return
+	}
+	g.low.Edge = edge
+	if s.spec.Late != lateSkip {
+		g.low.Time = max(g.low.Time, edge)
+		return
+	}
+	first, any := g.waits.name, g.waits.any // of the names that are not old
+	for text, n := range g.taken {
+		if g.timeOf(n) >= edge && (!any || text < first) {
+			first, any = text, true
+		}
+	}
+	if any {
+		g.low.Name = max(g.low.Name, first)
+	}
+}
+
+// waiting are the files of a look that are not complete yet.
+type waiting struct {
+	any  bool
+	name string // that sorts first
+	came int64  // when the oldest one came
+	old  string // its name
+}
+
+// wait notes a file that is not complete: the mark must not pass it over.
+func (l *look) wait(name string, as func() (sighting, error)) error {
+	if l.s.spec.Remember == 0 {
+		return nil
+	}
+	seen, err := as()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Its time of modification is the earliest of those that a mark may compare.
+	w, came := &l.waits, seen.modified.UnixNano()
+	if !w.any || name < w.name {
+		w.name = name
+	}
+	if !w.any || came < w.came {
+		w.came, w.old = came, name
+	}
+	w.any = true
+	return nil
+}
+
+// passes reports whether a name that is not remembered is passed over.
+func (l *look) passes(name string, as func() (sighting, error)) (bool, error) {
+	g := &l.s.list.growing
+	below := name < g.low.Name
+	switch {
+	case !below && g.low.Time == 0:
+		return false, nil
+	case below && !l.whole:
+		return true, nil
+	}
+	seen, err := as()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !below && seen.modified.UnixNano() >= g.low.Time {
+		return false, nil
+	}
+	if came := l.s.cameOf(seen); came >= g.low.Edge && came > g.late.before {
+		l.late = max(l.late, came)
+		l.tellLate(name, below)
+	}
+	return true, nil
+}
+
+// late says which late files were told of: those that came up to some time.
+type late struct {
+	before int64 // ns since 1970
+	told   int
+}
+
+func (l *look) tellLate(name string, below bool) {
+	g := &l.s.list.growing
+	why := "its time of modification is older than files.remember allows"
+	if below {
+		why = "its name sorts before names that are forgotten already (files.late: skip)"
+	}
+	if g.late.told++; g.late.told < toldMost {
+		l.s.log.Warn("a file came late and is not read, or something of a file that was read has changed, such as its rights; if it is late, put it there again: as a new file, under a new name",
+			"file", name, "why", why)
+	} else if g.late.told == toldMost {
+		l.s.log.Warn("more files came late and are not read; they are not named any more", "file", name)
+	}
+}
+
+// cameOf is when a file came to its name, as far as it shows. On this machine nobody can set
+// that back, so a file that is moved here with an old time of modification is found to be late.
+func (s *Source) cameOf(seen sighting) int64 { return s.came(seen.modified.UnixNano(), seen.touched) }
+
+func cameLast(modified, touched int64) int64 { return max(modified, touched) }
+
+// Forget forgets the names of old files. segs are all that the ledger knows of the
+// partition. It says which of those that end at or before below are still needed; the
+// others may be folded up to the segment before.
+func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position) (before int64, needed []int64, err error) {
+	if p != s.partition {
+		return 0, nil, s.notMine(p)
+	}
+	if !s.spec.live() || len(segs) == 0 {
+		return 0, nil, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+	last, end := len(segs)-1, 0 // end: of those that are settled
+	l, err := decodeLocator(segs[last].Locator)
+	if err != nil {
+		return 0, nil, err
+	}
+	low := l.Low
+	if low.none() || s.list.growing.looked.IsZero() { // a look shows the times of objects
+		return 0, nil, nil
+	}
+	for end < last && (sources.Position{Segment: segs[end].ID, Offset: segs[end].End}).Compare(below) <= 0 {
+		end++
+	}
+	// A file whose later segments are needed, or are not listed yet, is needed.
+	needs := map[string]bool{s.list.current.name: true, segs[end].Name: true}
+	for name := range s.list.known {
+		needs[name] = true
+	}
+	for _, g := range segs[:end] {
+		if before = g.ID + 1; len(g.Locator) == 0 {
+			continue
+		}
+		need, known := needs[g.Name]
+		if !known {
+			if need, err = s.remembers(ctx, g.Locator, low); err != nil {
+				return 0, nil, err
+			}
+			if needs[g.Name] = need; !need {
+				delete(s.list.growing.taken, g.Name)
+			}
+		}
+		if need {
+			needed = append(needed, g.ID)
+		}
+	}
+	return before, needed, nil
+}
+
+// remembers says whether the name of a segment's file must be remembered: the low mark does
+// not pass it over, as the file is now.
+func (s *Source) remembers(ctx context.Context, loc []byte, low lowMark) (bool, error) {
+	l, err := decodeLocator(loc)
+	if err != nil || l.Path < low.Name {
+		return false, err
+	}
+	if low.Time == 0 {
+		return true, nil
+	}
+	n, known := s.list.growing.taken[l.Path]
+	if !known {
+		n.time = l.came()
+	}
+	if s.list.growing.timeOf(n) >= low.Time {
+		return true, nil
+	}
+	if s.bucket != nil {
+		return false, nil // each look asks for its time
+	}
+	now, err := s.see(ctx, l.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && s.cameOf(now) >= low.Time, err
+}
+
+// came is when the file of a segment came; 0: not known.
+func (l *locator) came() int64 {
+	if l.Came == 0 {
+		return l.Identity.Modified
+	}
+	return l.Came
+}
+
+// carry notes in a locator what the next process must know.
+func (s *Source) carry(l *locator, st stamp) {
+	g := &s.list.growing
+	came := s.came(st.Modified, st.Touched)
+	if st.Tag != "" { // this answer has whole seconds, and a page of names has more
+		came += int64(time.Second)
+	}
+	g.newest = max(g.newest, came)
+	g.taken[l.Path] = name{mark: markOf(st.Size, st.Modified, st.Tag), time: came}
+	if s.spec.Remember > 0 || !g.low.none() {
+		l.Low, l.Came = g.low, came
+	}
+}
+
+// forgotten is the error for records of a file whose name is forgotten.
+func (s *Source) forgotten(r sources.Range) error {
+	return &sources.Truncated{Lost: r, Name: string(s.partition),
+		Err: errors.New("the name of the file is forgotten (files.remember). It was read, and no kept checkpoint needed it. To read it again, delete the dataset and apply it again")}
+}
+
+// beforeLow reports whether all names in a folder sort before a name.
+func beforeLow(dir, low string) bool {
+	return dir != "." && dir+"/" < low && !strings.HasPrefix(low, dir+"/")
+}
+
+func (f *Spec) checkRemember(c *dataset.Check) {
+	switch {
+	case f.Remember == 0:
+		if f.Late != "" {
+			c.Fail("files.late", f.Late, "goes with files.remember", "remove it, or set files.remember")
+		}
+		return
+	case f.Remember < leastRemember:
+		c.Fail("files.remember", f.Remember.String(), "is too short", "at least "+leastRemember.String()+"; a week or more is usual")
+	case f.Remember < 2*f.Rest:
+		c.Fail("files.remember", f.Remember.String(), "is too short for files.rest "+f.Rest.String(), "at least twice as long")
+	}
+	c.Among("files.late", f.Late, lateRead, lateSkip)
+}
