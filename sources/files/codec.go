@@ -1,7 +1,6 @@
 package files
 
 import (
-	"compress/bzip2"
 	"fmt"
 	"io"
 	"path"
@@ -84,7 +83,7 @@ func (c codec) begin(f io.ReaderAt, size int64, p point, n notes) (unpacker, err
 	case zstdCodec:
 		return beginZstd(f, size, p, n)
 	case bzip2Codec:
-		return beginBzip2(f, size), nil
+		return beginBzip2(f, size, p, n)
 	}
 	return nil, fmt.Errorf("files: there is no compression of number %d", c)
 }
@@ -95,28 +94,6 @@ type unpacker interface {
 	io.Reader
 	Close()
 }
-
-// bunzip has no restart points: the reader of the standard library does not tell where
-// blocks begin.
-type bunzip struct {
-	in *section
-	r  io.Reader
-}
-
-func beginBzip2(f io.ReaderAt, size int64) unpacker {
-	in := newSection(f, 0, size)
-	return &bunzip{in, bzip2.NewReader(in.buffered)}
-}
-
-func (b *bunzip) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if err != nil && err != io.EOF {
-		err = b.in.damaged(bzip2Codec, err)
-	}
-	return n, err
-}
-
-func (b *bunzip) Close() {}
 
 // suffixes of names of such files, for people.
 func (c codec) suffixes() string {

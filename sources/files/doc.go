@@ -35,7 +35,7 @@
 //	locator.go   what travels in a grant
 //	identity.go  is this the file that was planned; verify.go remembers the answer
 //	codec.go     compressed files: which, and what is wrong with them; section.go where
-//	             a reading of one is; gzip.go and zstd.go their formats
+//	             a reading of one is; gzip.go, zstd.go and bzip2.go their formats
 //	packed.go    listing them; unpack.go reading them as if they were plain
 //	points.go    where reading may begin in them; trim.go how much disk that may take
 //	table.go     Parquet: row groups to segments, ranges to rows of columns

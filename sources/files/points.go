@@ -25,7 +25,8 @@ import (
 type point struct {
 	Out, In int64
 	// Inside a gzip member: the bit of the byte, the content's bytes since the member
-	// began and their CRC, and the 32 KiB before the point.
+	// began and their CRC, and the 32 KiB before the point. Inside a bzip2 stream: the bit of
+	// the byte, the CRC of the stream's blocks before it, and the level in place of a window.
 	Inside bool
 	Bit    uint8
 	Member int64
@@ -139,7 +140,7 @@ func (p *pointsOf) keep(at *point) (stored int64) {
 		p.log.Warn("restart points of compressed files cannot be stored; readings that begin in the middle take longer", "folder", p.folder, "error", err)
 	}
 	most := maxLight
-	if at.Inside {
+	if len(at.Window) > 1 {
 		most = maxLightWindows
 	}
 	if len(p.light) < most {
