@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
+import headrace.tensorflow
 import tensorflow as tf
 from headrace.tensorflow import _variables
 
@@ -131,6 +132,12 @@ def test_an_only_checkpoint_is_not_removed_before_the_next_one_is_bound(work: An
     assert len(check_bound(work)) == 1
     assert ended(start(work, "--keep", "1"))["wrong"] == 0
     assert len(check_bound(work)) == 1
+
+
+def test_one_process_may_make_several(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        inner = tf.estimator.LinearClassifier([tf.feature_column.numeric_column("x")], str(tmp_path / name))
+        assert headrace.tensorflow.estimator(inner).model_dir == str(tmp_path / name)
 
 
 def test_a_job_of_another_kind_is_refused_by_name(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:

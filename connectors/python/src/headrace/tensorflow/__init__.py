@@ -18,7 +18,7 @@ File map:
     _cluster.py     rank and world size from TF_CONFIG
     _prefix.py      checkpoints that TensorFlow writes under a prefix, with their manifests
     _variables.py   the variables of a session as a state
-    estimator.py    Estimator: local, and with parameter servers
+    _estimator.py   Estimator: local, and with parameter servers
     keras.py        a callback for Model.fit
 """
 
@@ -32,9 +32,8 @@ from ._input import Input, dataset
 
 
 def estimator(estimator: Any, checkpointer: Any = None, *, memory_every: int = 0) -> Any:
-    """Returns a `headrace.tensorflow.estimator.Trainable`: an Estimator whose checkpoints know
-    their records."""
-    from .estimator import Trainable
+    """Returns a `Trainable`: an Estimator whose checkpoints know their records (`_estimator.py`)."""
+    from ._estimator import Trainable
 
     return Trainable(estimator, checkpointer, memory_every=memory_every)
 
