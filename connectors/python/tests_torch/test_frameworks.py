@@ -11,8 +11,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -366,6 +369,62 @@ def test_the_trainer_saves_the_last_step_of_data_that_ends_before_max_steps(job:
     text = run(0)
     assert "checkpoint-49" in text, text
     assert "steps 49" in text, text
+
+
+# Two ranks of DDP, as LIGHTNING_DDP. A step takes one round: the last round is trained, too.
+TRANSFORMERS_DDP = (
+    TO_ITS_END.replace(
+        "self.sums += torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])",
+        "seen = torch.stack([torch.tensor(len(id)), id.sum(), (id * id).sum()])\n"
+        "        torch.distributed.all_reduce(seen)\n"
+        "        self.sums += seen",
+    )
+    .replace("gradient_accumulation_steps=2", 'ddp_backend="gloo"')
+    .replace(
+        'KILL = int(os.environ.get("KILL", 0))',
+        'KILL = int(os.environ["KILL"]) if os.environ["DYING"] == os.environ["RANK"] else -1',
+    )
+    .replace('print("sums"', 'print("weights", net.line.weight.tolist(), "end")\nprint("sums"')
+    # Both ranks write to one pipe, a line at a time.
+    .replace(
+        "import os,",
+        'def print(*what, **more):\n    os.write(1, (" ".join(map(str, what)) + "\\n").encode())\n\nimport os,',
+        1,
+    )
+)
+
+
+def test_two_ranks_of_the_trainer_under_torchrun(job: Any, rng: random.Random) -> None:
+    """One rank is killed in mid-pass, and torchrun ends with it. Started again, both ranks go on
+    behind the same checkpoint. Each record is in the model once, on both."""
+    job.write(N)
+    job.up("--model", "replicated")
+    job.apply()
+    (job.folder / "train.py").write_text(TRANSFORMERS_DDP)
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--local-addr", "127.0.0.1"]
+
+    def run(code: int, kill: int = -1) -> str:
+        env = {**job.env, "KILL": str(kill), "DYING": str(rng.randrange(2))}
+        with (job.folder / "run.log").open("wb") as out:
+            process = subprocess.Popen(
+                [*torchrun, "--nproc-per-node", "2", "train.py"], cwd=job.folder, env=env, stdout=out, stderr=out
+            )
+        job.processes.append(process)
+        process.wait(1500)
+        text = (job.folder / "run.log").read_text()
+        assert process.returncode == code, text + job.logs()
+        return text
+
+    assert "killed" in run(1, rng.randint(12, 40))
+    text = run(0)
+    begun = re.findall(r"begun behind (\S+)", text)
+    assert len(begun) == 2, text
+    assert begun[0] == begun[1] != "None", text
+    whole = f"sums {[N, sum(range(N)), sum(i * i for i in range(N))]} "
+    assert text.count(whole) == text.count("unstepped 0") == 2, text + job.logs()
+    assert len(set(re.findall(r"weights (.*) end", text))) == 1, text
+    audit = job.headrace("audit", str(job.folder / "out"), "-o", "json").stdout
+    assert json.loads(audit)["datasets"][0]["records"]["rows"] == N, audit
 
 
 @pytest.mark.parametrize(
