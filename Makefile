@@ -177,6 +177,11 @@ test-tf-221: build ## of it TensorFlow 2.21: dataset, Keras 3
 	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.21)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf
 
+.PHONY: test-tf-kills
+test-tf-kills: build quickstart-needs-kafka ## examples/estimator_clicks through KILLS kills (300) of every process, judged id by id; HEADRACE_SEED and FIRST=job play it again; hours
+	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 KILLS=$(if $(filter file,$(origin KILLS)),300,$(KILLS)) \
+	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf/check_kills.py
+
 FLINK_THIN := flink/v1.20/connector,flink/v2/connector
 .PHONY: flink test-flink
 flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (needs java 11 or newer, and mvn)
@@ -374,7 +379,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-flink-clicks test-flink-kills fuzz test-chaos-landing ## what takes long
+test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills fuzz test-chaos-landing ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

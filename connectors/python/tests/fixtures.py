@@ -28,4 +28,4 @@ _integration = _load("headrace_integration_conftest", TESTS / "integration" / "c
 agents, folder, no_environment, rng, way = (
     _unit.agents, _unit.folder, _unit.no_environment, _unit.rng, _unit.way,
 )  # fmt: skip
-binary, job = _integration.binary, _integration.job
+binary, job, Job = _integration.binary, _integration.job, _integration.Job

@@ -3,6 +3,7 @@ kills any of them."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -23,8 +24,21 @@ HOLDS_A_BATCH = ("chief", "worker 0", "worker 1")  # if one is killed, its batch
 WITHIN = 900.0  # a deadline that only ends a hang: TensorFlow takes minutes to start on a busy machine
 
 
+def made_lines(first: int, last: int, step: int = 1) -> list[str]:
+    """Lines of the example's log."""
+    spec = importlib.util.spec_from_file_location("make_log", EXAMPLE / "make_log.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return list(loaded.lines(first, last, step))
+
+
 class Tasks:
     """One job. spec: the file of its dataset, beside job.yaml."""
+
+    kind = "shared"  # the model kind
+    program: tuple[str, ...] = ("train.py",)
 
     def __init__(self, job: Any, spec: str, *args: str) -> None:
         self.job, self.args = job, list(args)
@@ -43,7 +57,7 @@ class Tasks:
         where = ["--http", "off", "--listen", self.address or "127.0.0.1:0", "--allow-root", str(self.job.folder)]
         found = Path(self.job.folder) / "state" / "master.addr"
         before = found.stat().st_mtime_ns if found.exists() else 0
-        self.master = self.job.start("master", "--model", "shared", "--session-ttl", "20s", *where)
+        self.master = self.job.start("master", "--model", self.kind, "--session-ttl", "20s", *where)
         self.until("a master", lambda: found.exists() and found.stat().st_mtime_ns != before and found.read_text())
         self.address = found.read_text().split()[0]
 
@@ -60,12 +74,15 @@ class Tasks:
 
     def start_run(self) -> None:
         env = {**self.job.env, "PYTHONPATH": os.environ["PYTHONPATH"], "TF_CPP_MIN_LOG_LEVEL": "2"}
-        command = [self.job.binary, "run", "job.yaml", "--socket", self.job.socket]
+        command = [self.job.binary, "run", *self.runs_what(), "--socket", self.job.socket]
+        command += ["--", sys.executable, *self.program, *self.args]
         with self.log.open("ab") as out:
-            self.runs = subprocess.Popen(
-                [*command, "--", sys.executable, "train.py", *self.args], env=env, cwd=self.work, stdout=out, stderr=out
-            )
+            self.runs = subprocess.Popen(command, env=env, cwd=self.work, stdout=out, stderr=out)
         self.job.processes.append(self.runs)
+
+    def runs_what(self) -> list[str]:
+        """What `headrace run` is told."""
+        return ["job.yaml"]
 
     # Waiting.
 

@@ -4,7 +4,6 @@ twice but those of a killed trainer's batch."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import re
@@ -16,18 +15,9 @@ import pytest
 import topic
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
-from tasks import EXAMPLE, HOLDS_A_BATCH, Tasks
+from tasks import HOLDS_A_BATCH, Tasks, made_lines
 
 ROWS, EVERY = 20, 60
-
-
-def make_log() -> Any:
-    spec = importlib.util.spec_from_file_location("make_log", EXAMPLE / "make_log.py")
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
 
 
 def tasks(job: Any, records: int, rest: float) -> Tasks:
@@ -82,7 +72,7 @@ def test_a_cluster_learns_online_from_a_topic_whatever_is_killed(job: Any, rng: 
     made = Tasks(
         job, "kafka.yaml", f"--records={records}", f"--rows={ROWS}", "--seconds=2", "--rest=0.02", "--max-wait=1"
     )
-    log = [line for i in range(4) for line in make_log().lines(i, records, 4)]
+    log = [line for i in range(4) for line in made_lines(i, records, 4)]
     half = records // 2
     kills = [rng.choice(HOLDS_A_BATCH), "ps 0", "everything"]
     rng.shuffle(kills)

@@ -396,7 +396,7 @@ TRANSFORMERS_DDP = (
 
 def test_two_ranks_of_the_trainer_under_torchrun(job: Any, rng: random.Random) -> None:
     """One rank is killed in mid-pass, and torchrun ends with it. Started again, both ranks go on
-    behind the same checkpoint. Each record is in the model once, on both."""
+    after the same checkpoint. Each record is in the model once, on both."""
     job.write(N)
     job.up("--model", "replicated")
     job.apply()
