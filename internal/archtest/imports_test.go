@@ -82,7 +82,7 @@ var rules = []struct {
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
 	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
 	// The simulation runs both cores as they are, and nothing around them.
-	{"internal/proof/sim", []string{"sources", "shardsvc", "shardsvc/wire", "shardsvc/cut", "agent/hold", "api/headrace/v1"}},
+	{"internal/proof/sim", []string{"sources", "internal/proof/memsource", "shardsvc", "shardsvc/wire", "shardsvc/cut", "agent/hold", "api/headrace/v1"}},
 	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},

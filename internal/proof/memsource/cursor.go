@@ -62,11 +62,11 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) (head int64, change
 				Lost: sources.Range{Partition: c.r.Partition, Segment: c.r.Segment, Start: c.at, End: min(c.r.End, g.end())}}
 		}
 		stop := min(c.r.End, head)
-		for i := (c.at + stride - 1) / stride; i*stride < stop && len(b.Recs) < perBatch; i++ {
+		for i := (c.at + Stride - 1) / Stride; i*Stride < stop && len(b.Recs) < perBatch; i++ {
 			from := int32(len(b.Arena))
 			b.Arena = append(b.Arena, g.records[i]...)
-			next := min((i+1)*stride, c.r.End)
-			b.Recs = append(b.Recs, sources.Record{Offset: i * stride, Next: next, Value: [2]int32{from, int32(len(b.Arena))}})
+			next := min((i+1)*Stride, c.r.End)
+			b.Recs = append(b.Recs, sources.Record{Offset: i * Stride, Next: next, Value: [2]int32{from, int32(len(b.Arena))}})
 			c.at = next
 		}
 		if len(b.Recs) == 0 {

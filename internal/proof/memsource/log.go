@@ -7,12 +7,13 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// stride is how many offsets a record takes: the packed one and holes.
-const stride = 4
+// Stride is how many offsets a record takes: the packed one and holes.
+const Stride = 4
 
 // Log is partitions of segments of records.
 type Log struct {
-	name string
+	name    string
+	numbers Numbers
 
 	mu      sync.Mutex // guards what follows
 	parts   []*part
@@ -27,6 +28,7 @@ type part struct {
 	id   sources.PartitionID
 	segs []*segment // as a broker numbers them: in order, with gaps
 	next int64
+	step int64
 }
 
 type segment struct {
@@ -36,23 +38,32 @@ type segment struct {
 	trimmed bool
 }
 
-func (s *segment) end() int64 { return int64(len(s.records)) * stride }
+func (s *segment) end() int64 { return int64(len(s.records)) * Stride }
 
 var (
 	logsMu sync.Mutex
 	logs   = map[string]*Log{}
 )
 
+// Numbers says how a log numbers the segments of each partition, as a broker does: with gaps.
+type Numbers struct{ First, Step int64 }
+
 // NewLog makes a log that specs name. It lives as long as the process.
 func NewLog(name string, partitions int) *Log {
-	l := &Log{name: name, changed: make(chan struct{}), kept: map[sources.PartitionID]sources.Position{},
+	l := New(name, partitions, Numbers{First: 5, Step: 3})
+	logsMu.Lock()
+	defer logsMu.Unlock()
+	logs[name] = l
+	return l
+}
+
+// New makes a log that no spec can name.
+func New(name string, partitions int, n Numbers) *Log {
+	l := &Log{name: name, numbers: n, changed: make(chan struct{}), kept: map[sources.PartitionID]sources.Position{},
 		told: map[sources.PartitionID]sources.Position{}, begun: map[sources.PartitionID]bool{}}
 	for range partitions {
 		l.AddPartition()
 	}
-	logsMu.Lock()
-	defer logsMu.Unlock()
-	logs[name] = l
 	return l
 }
 
@@ -74,7 +85,7 @@ func (l *Log) change(do func()) {
 func (l *Log) AddPartition() (id sources.PartitionID) {
 	l.change(func() {
 		id = sources.PartitionID("memory:" + l.name + "/" + string(rune('a'+len(l.parts))))
-		p := &part{id: id, next: 5}
+		p := &part{id: id, next: l.numbers.First, step: l.numbers.Step}
 		p.open()
 		l.parts = append(l.parts, p)
 	})
@@ -83,7 +94,7 @@ func (l *Log) AddPartition() (id sources.PartitionID) {
 
 func (p *part) open() {
 	p.segs = append(p.segs, &segment{id: p.next})
-	p.next += 3
+	p.next += p.step
 }
 
 func (p *part) last() *segment { return p.segs[len(p.segs)-1] }

@@ -21,7 +21,7 @@ func (m *master) discover() {
 			m.step(&shardsvc.ApplyDataset{ID: m.core.NextDataset(), Name: d.name, Options: d.opt})
 		}
 		for _, p := range w.input.parts {
-			if p.dataset != i || w.now < m.lists {
+			if p.dataset != i || w.now < m.lists || p.log != nil && !m.begins(p.log) {
 				continue
 			}
 			for _, identity := range w.identities(p) {
@@ -30,7 +30,7 @@ func (m *master) discover() {
 				}
 			}
 		}
-		if !info.PartitionsKnown && w.now >= m.lists {
+		if !info.PartitionsKnown && w.now >= m.lists && !w.awayFrom(i) {
 			m.step(&shardsvc.PartitionsListed{Dataset: id})
 		}
 		m.consent(i, &info)
@@ -58,6 +58,7 @@ func (m *master) poll() {
 		if m.w.plan.saves > 0 && m.disk.mine(m) {
 			m.checkMarks()
 		}
+		m.tellLogs()
 	})
 	m.after(m.w.time(50*millisecond, 800*millisecond), m.poll)
 }
@@ -78,6 +79,10 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 		if w.now >= p.complete && w.allPushed(p.dataset) {
 			m.step(&shardsvc.AddSegments{Partition: known.Number, Complete: true})
 		}
+		return
+	}
+	if p.log != nil {
+		m.follow(p, known)
 		return
 	}
 	ev := &shardsvc.AddSegments{Partition: known.Number, Complete: w.now >= p.complete && (!w.input.stands(p) || w.books.reached(p))}

@@ -25,6 +25,8 @@
 //	push.go       an input that is pushed, by transactions
 //	catchup.go    an input with a history; records that are too old
 //	trim.go       of it, chunks that are deleted and trimmed
+//	log.go        an input in a live source (memsource): the world's side
+//	follow.go     of it, the master's side; read.go: the agents'
 //	discover.go   the master's discovery
 //	wire.go       the bytes between agents and masters
 //	agent.go      the shell of hold; seat.go, feed.go: its side of a trainer

@@ -307,6 +307,9 @@ func (f *feed) send(wk *work) {
 // mayGrow: more may come in a lease than is there by now.
 func (w *World) mayGrow(g *pb.Grant, end int64) bool {
 	s := w.input.part(g.Identity).segment(g.Segment)
+	if s != nil && s.logged {
+		return w.input.part(g.Identity).log.away || (!s.over || end > s.end) && end > s.head(w.now)
+	}
 	return s != nil && s.grows > 0 && (w.now < s.grows || end > s.end) && end > s.head(w.now)
 }
 
@@ -314,7 +317,8 @@ func (w *World) mayGrow(g *pb.Grant, end int64) bool {
 func (f *feed) headSeen(l *reading) {
 	a := f.s.a
 	head := a.w.input.part(l.grant.Identity).segment(l.grant.Segment).head(a.w.now)
-	if seen := (hold.HeadSeen{Lease: l.id, Head: head, Waits: head <= l.at}); seen != l.seen {
+	p := a.w.input.part(l.grant.Identity)
+	if seen := (hold.HeadSeen{Lease: l.id, Head: head, Waits: head <= l.at}); seen != l.seen && (p.log == nil || !p.log.away) {
 		l.seen = seen
 		a.do(&seen)
 	}
@@ -338,25 +342,40 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 			continue
 		}
 		shift := piece.OrderStart - piece.Start
+		to := func(next int64) int64 { // the end of a record is that of the piece, if no record follows in it
+			if next < piece.End {
+				return min(next+shift, end)
+			}
+			if i+1 < len(g.Pieces) {
+				return min(g.Pieces[i+1].OrderStart, end)
+			}
+			return end
+		}
+		if p.log != nil {
+			if lost = w.read(p, piece, lo-shift, hi-shift, func(rec int32, next int64) {
+				recs, tos = append(recs, pass+rec), append(tos, to(next))
+			}); lost != nil {
+				lost.at += shift
+				return recs, tos, lost
+			}
+			continue
+		}
 		s := p.segment(piece.Segment)
 		if lo-shift < s.low {
 			return recs, tos, &met{at: lo, lost: &pb.LostRange{Segment: piece.Segment, Start: lo - shift, End: min(s.low, hi-shift)}}
 		}
 		head := s.head(w.now)
 		for k := s.from(lo - shift); k < len(s.begins) && s.begins[k] < min(hi-shift, head); k++ {
-			to := s.ends[k] + shift
-			if s.ends[k] >= piece.End {
-				if to = end; i+1 < len(g.Pieces) {
-					to = min(g.Pieces[i+1].OrderStart, end)
-				}
-			}
 			if s.bad[k] {
-				return recs, tos, &met{at: s.begins[k] + shift, bad: &pb.BadRecord{Segment: piece.Segment, Start: s.begins[k], End: s.ends[k],
-					Column: "c", Kind: "decode", Reason: "no number", Value: []byte("x"), Size: 1}}
+				return recs, tos, &met{at: s.begins[k] + shift, bad: badRecord(piece.Segment, s.begins[k], s.ends[k])}
 			}
 			recs = append(recs, pass+int32(s.first+k))
-			tos = append(tos, min(to, end))
+			tos = append(tos, to(s.ends[k]))
 		}
 	}
 	return recs, tos, nil
+}
+
+func badRecord(segment, start, end int64) *pb.BadRecord {
+	return &pb.BadRecord{Segment: segment, Start: start, End: end, Column: "c", Kind: "decode", Reason: "no number", Value: []byte("x"), Size: 1}
 }

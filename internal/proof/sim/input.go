@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sort"
 
+	"github.com/headrace/headrace/internal/proof/memsource"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
@@ -25,7 +26,11 @@ type part struct {
 	segs     []*segment
 	first    int // its first record
 	complete Time
-	history  bool // it is read before, or beside, the others
+	history  bool      // it is read before, or beside, the others
+	log      *inputLog // it lies in; nil: in none
+	number   int       // in log
+	needed   cut.Place // of a log: the core needs what follows, as was seen last
+	back     bool      // that has gone back, or the log has lost something
 }
 
 type segment struct {
@@ -39,6 +44,12 @@ type segment struct {
 	opens          int64  // where a listing begins
 	bad            []bool // records that cannot be decoded
 	rolls          bool   // it is sealed when it grows no more, and another one comes after it
+
+	// Of a log only.
+	logged bool
+	came   int  // so many records are there
+	over   bool // no more will come
+	known  bool // a master has listed it, durably
 }
 
 // newInput draws an input of about n records.
@@ -102,6 +113,7 @@ func (w *World) newInput(n int) *input {
 		}
 	}
 	w.bePushed(in)
+	w.beLogged(in)
 	return in
 }
 
@@ -116,6 +128,9 @@ func (p *part) rollOver() {
 
 // head is where a growing segment ends at a moment: after a whole record.
 func (s *segment) head(now Time) int64 {
+	if s.logged {
+		return int64(s.came) * memsource.Stride
+	}
 	if s.grows == 0 || now >= s.grows {
 		return s.end
 	}

@@ -21,6 +21,10 @@ func (w *World) delete() {
 		return // the rest is to be trained
 	}
 	p := pick(w.dice, w.input.parts)
+	if p.log != nil {
+		p.log.lose(p)
+		return
+	}
 	k := w.of(0, len(p.segs)-1)
 	if w.oneIn(2) {
 		for _, s := range p.segs[:k] {
@@ -90,7 +94,7 @@ func (m *master) guard() {
 	for i := range w.plan.datasets {
 		for _, p := range m.core.Partitions(shardsvc.DatasetID(i + 1)) {
 			for _, g := range m.core.Segments(p.Number, -1, 0) {
-				if low := w.input.part(p.Identity).segment(g.ID).low; low > g.Start && w.oneIn(3) {
+				if low := m.lowOf(w.input.part(p.Identity), g); low > g.Start && w.oneIn(3) {
 					m.step(&shardsvc.Truncated{Partition: p.Number, Segment: g.ID, Start: g.Start, End: low, Reason: "as the master sees it", When: 1})
 				}
 			}

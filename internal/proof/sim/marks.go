@@ -41,6 +41,8 @@ func (m *master) checkMarks() {
 		id := shardsvc.DatasetID(i + 1)
 		m.checkBefore("committed", unlisted, m.core.BoundMarks(id), newest)
 		m.checkBefore("let go", unlisted, m.core.RetainMarks(id), oldest)
+		m.noteNeeded(id)
+		m.checkBefore("trimmed", unlisted, w.trimmedBefore(i), oldest)
 	}
 }
 

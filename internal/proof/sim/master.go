@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/internal/proof/memsource"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/wire"
+	"github.com/headrace/headrace/sources"
 )
 
 // master is the shell around shardsvc.Core: one loop, one committer, two
@@ -41,7 +43,9 @@ type master struct {
 	young       map[shardsvc.PartitionNo]cut.Place // of each partition, the first place that is not too old
 	out         []bool                             // records that are excluded, as far as it has told
 	listing     bool
-	lists       Time // when its discovery has seen the source for the first time
+	logs        map[*inputLog]*memsource.Source             // as its listings have opened them
+	told        map[sources.PartitionID][2]sources.Position // retain and commit
+	lists       Time                                        // when its discovery has seen the source for the first time
 }
 
 type batch struct {
@@ -59,7 +63,7 @@ type echo struct {
 
 // startMaster starts a master process on the disk, if the disk's door opens.
 func (w *World) startMaster() {
-	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, lags: map[shardsvc.Session]Time{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, wake: never, ticks: never}
+	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, lags: map[shardsvc.Session]Time{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, logs: map[*inputLog]*memsource.Source{}, told: map[sources.PartitionID][2]sources.Position{}, wake: never, ticks: never}
 	m.begin(w, fmt.Sprintf("master%d", w.masters))
 	w.masters++
 	if w.disk.locked(m) {

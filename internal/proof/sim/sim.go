@@ -33,6 +33,7 @@ type World struct {
 	records   int                 // of all passes
 
 	pushes      []*push           // of an input that is pushed, in order
+	logs        []*inputLog       // of inputs in a live source
 	moved       bool              // a master has listed input that began later than before
 	lossy       bool              // the source has deleted something
 	spoilt      bool              // some records are bad
@@ -56,7 +57,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims, inMemory, fromMemory, fetched int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims, inMemory, fromMemory, fetched, sealed, trimmed, pulled, outages int }
 
 	tracing bool
 	out     io.Writer
@@ -84,6 +85,10 @@ type Result struct {
 	Memory  int // checkpoints that were complete in memory
 	Slots   int // restores from one of them
 	Fetched int // replicas that a rank has taken from another node
+	Sealed  int // segments of a live source whose end a master has learned before the next one
+	Trimmed int // records that a live source has trimmed, because nobody needs them
+	Pulled  int // segments of a live source that it has lost, although somebody needs them
+	Outages int // of a live source
 	Gone    int // how often a cut was compared with what is deleted
 	Taken   int // ranks whose rows somebody took back
 	Reached int // how many of the seed's troubles came
@@ -154,7 +159,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, Fetched: w.seen.fetched, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, Fetched: w.seen.fetched, Sealed: w.seen.sealed, Trimmed: w.seen.trimmed, Pulled: w.seen.pulled, Outages: w.seen.outages, End: w.now}
 	}()
 	w.begin()
 	w.run()
@@ -194,6 +199,7 @@ func (w *World) begin() {
 	})
 	w.planTroubles()
 	w.startPushing()
+	w.startLogs()
 }
 
 // run until every rank has ended with success, or it takes too long.
