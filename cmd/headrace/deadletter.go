@@ -1,14 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +10,7 @@ import (
 	"github.com/headrace/headrace/connectors/go/push"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/deadletter"
-	"github.com/headrace/headrace/internal/terminal"
+	"github.com/headrace/headrace/internal/pushing"
 )
 
 func (a *app) deadletterCommand() *cobra.Command {
@@ -34,8 +28,7 @@ that are files. Those of a topic are read with the broker's own tools.`,
 // letters reads the dead letters of a dataset, each id once, in the order in which they
 // were written.
 func (a *app) letters(ctx context.Context, c *client, name string) ([]deadletter.Letter, error) {
-	all := []deadletter.Letter{}
-	seen := map[string]bool{}
+	r := deadletter.Reading{Dataset: name}
 	for page := ""; ; {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		reply, err := c.ReadDeadLetters(ctx, &headracev1.ReadDeadLettersRequest{Name: name, PageToken: page})
@@ -47,18 +40,11 @@ func (a *app) letters(ctx context.Context, c *client, name string) ([]deadletter
 			return nil, advice.Usage.Errorf("read the topic with the broker's own tools, as in kafka-console-consumer --topic "+reply.Topic,
 				"the dead letters of dataset %s are in topic %s", name, reply.Topic)
 		}
-		for _, line := range reply.Letters {
-			l, err := deadletter.Decode(line)
-			if err != nil {
-				return nil, fmt.Errorf("a dead letter of dataset %s cannot be read: %w", name, err)
-			}
-			if !seen[l.ID] {
-				seen[l.ID] = true
-				all = append(all, l)
-			}
+		if err := r.Add(reply.Letters); err != nil {
+			return nil, err
 		}
 		if page = reply.NextPageToken; page == "" {
-			return all, nil
+			return r.All, nil
 		}
 	}
 }
@@ -74,30 +60,9 @@ func (a *app) deadletterList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(all, func(w io.Writer) {
-				t := terminal.NewTable("ID", "IN", "COLUMN", "BYTES>", "SINCE", "REASON")
-				for i := range all {
-					l := &all[i]
-					t.Row(l.ID, l.Name, columnText(l.Column), sizeText(l), l.Time, terminal.Clip(l.Reason, 80))
-				}
-				t.Write(w)
-			})
+			return a.show(all, func(w io.Writer) { deadletter.WriteList(w, all) })
 		}),
 	}
-}
-
-func columnText(column string) string {
-	if column == "" {
-		return "(record)"
-	}
-	return column
-}
-
-func sizeText(l *deadletter.Letter) string {
-	if !l.Bytes() {
-		return "-"
-	}
-	return fmt.Sprint(l.Size)
 }
 
 func (a *app) deadletterShow() *cobra.Command {
@@ -114,7 +79,7 @@ func (a *app) deadletterShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			some, err := choose(all, args[0], args[1:])
+			some, err := deadletter.Choose(all, args[0], args[1:])
 			if err != nil {
 				return err
 			}
@@ -123,64 +88,11 @@ func (a *app) deadletterShow() *cobra.Command {
 				_, err := a.out.Write(l.Value)
 				return err
 			}
-			return a.show(l, func(w io.Writer) {
-				line := func(name, value string) { fmt.Fprintf(w, "%-9s %s\n", name, value) }
-				line("id", l.ID)
-				line("in", fmt.Sprintf("%s, pass %d, offset %d to %d", l.Name, l.Pass+1, l.Offset, l.End))
-				line("column", columnText(l.Column))
-				line("kind", l.Kind)
-				line("reason", l.Reason)
-				line("since", l.Time)
-				if len(l.Key) > 0 {
-					line("key", textOf(l.Key))
-				}
-				size := fmt.Sprintf("%d bytes", l.Size)
-				if !l.Bytes() {
-					line("value", "none: it is a row of a file of columns, which has no bytes of its own")
-					return
-				}
-				if !l.Whole() {
-					size += fmt.Sprintf(", the first %d are kept", len(l.Value))
-				}
-				line("value", size)
-				fmt.Fprintln(w, textOf(l.Value))
-			})
+			return a.show(l, l.Write)
 		}),
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "only the record's bytes, as they are")
 	return cmd
-}
-
-// textOf shows bytes: as text where they are text, else quoted.
-func textOf(b []byte) string {
-	if utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }) {
-		return strings.TrimRight(string(b), "\r\n")
-	}
-	return fmt.Sprintf("%q", b)
-}
-
-// choose finds letters by id.
-func choose(all []deadletter.Letter, dataset string, ids []string) (some []deadletter.Letter, err error) {
-	at := map[string]int{}
-	for i := range all {
-		at[all[i].ID] = i
-	}
-	for _, id := range ids {
-		i, ok := at[id]
-		if !ok {
-			return nil, advice.Usage.Errorf("`headrace deadletter list "+dataset+"` shows the ids", "dataset %s has no dead letter %s", dataset, id)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
-}
-
-// replayed is what the verb prints.
-type replayed struct {
-	Dataset string `json:"dataset"`
-	Into    string `json:"into"`
-	Records int    `json:"records"` // pushed now
-	Already int    `json:"already"` // pushed by an earlier run
 }
 
 func (a *app) deadletterReplay() *cobra.Command {
@@ -203,49 +115,32 @@ have no bytes of their own.`,
 			}
 			some, err := a.letters(cmd.Context(), c, args[0])
 			if err == nil && !all {
-				some, err = choose(some, args[0], args[1:])
+				some, err = deadletter.Choose(some, args[0], args[1:])
 			}
 			if err != nil {
 				return err
 			}
-			for i := range some {
-				if !some[i].Bytes() {
-					return advice.Usage.Errorf("read the row from the file, or replay others by their ids",
-						"%s, row %d of %s, has no bytes that could be pushed: it is a row of a file of columns", some[i].ID, some[i].Offset, some[i].Name)
-				}
-				if !some[i].Whole() {
-					return advice.Usage.Errorf("take it from the source", "%s has %d bytes, and only the first %d are kept", some[i].ID, some[i].Size, len(some[i].Value))
-				}
+			if err := deadletter.Replayable(some); err != nil {
+				return err
 			}
-			p, err := push.Open(cmd.Context(), c.conn, into, push.OnWait((&waits{w: cmd.ErrOrStderr(), master: c.target.String()}).wait))
+			told := &pushing.Waits{To: cmd.ErrOrStderr(), Master: c.target.String()}
+			p, err := push.Open(cmd.Context(), c.conn, into, push.OnWait(told.Wait))
 			if err != nil {
 				return err
 			}
-			said := replayed{Dataset: args[0], Into: into}
-			for i := range some {
-				l := &some[i]
-				sum := sha256.Sum256([]byte(l.ID)) // an id may be longer than a transaction's
-				t := p.Begin("deadletter-" + hex.EncodeToString(sum[:16]))
+			said := deadletter.Replayed{Dataset: args[0], Into: into}
+			err = said.Replay(some, func(transaction string, l *deadletter.Letter) (bool, error) {
+				t := p.Begin(transaction)
 				if err := t.Push(cmd.Context(), push.Record{Key: l.Key, Value: l.Value}); err != nil {
-					return err
+					return false, err
 				}
 				done, err := t.Commit(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if done.Already {
-					said.Already++
-				} else {
-					said.Records++
-				}
-			}
-			return a.show(said, func(w io.Writer) {
-				fmt.Fprintf(w, "dataset %s: %d records pushed into %s", said.Dataset, said.Records, said.Into)
-				if said.Already > 0 {
-					fmt.Fprintf(w, ", %d were pushed before", said.Already)
-				}
-				fmt.Fprintln(w)
+				return done.Already, err
 			})
+			if err != nil {
+				return err
+			}
+			return a.show(said, said.Write)
 		}),
 	}
 	cmd.Flags().StringVar(&into, "into", "", "a dataset with the source landing")

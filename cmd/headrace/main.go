@@ -1,7 +1,8 @@
 // Command headrace is the one binary: master, agent, both in one process, and the tools
 // to look at them. It is the only place that wires adapters (sources/...) into master and
 // agent. It holds flags, wiring and exit codes. What a verb decides lies in packages that
-// a test can call: internal/view, internal/ckpt, internal/sample.
+// a test can call: internal/view, internal/ckpt, internal/sample, internal/pushing,
+// internal/deadletter, internal/project.
 //
 //	main.go      starts; root.go the tree of verbs; arguments.go wrong arguments of verbs;
 //	             signals.go SIGINT and SIGTERM

@@ -62,8 +62,10 @@ var rules = []struct {
 	{"internal/link", []string{"internal/access"}},
 	{"internal/storage", nil}, // objects by key: a folder, S3
 	{"internal/storage/...", []string{"internal/storage"}},
-	{"internal/deadletter", nil}, // the form of bad records
-	{"internal/chunk", nil},      // the form of pushed records
+	{"internal/deadletter", []string{"internal/advice", "internal/terminal"}}, // the form of bad records, and what the verbs about them decide
+	{"internal/project", []string{"internal/config"}},                         // a job belongs to a folder
+	{"internal/pushing", []string{"connectors/go/push", "internal/advice"}},
+	{"internal/chunk", nil}, // the form of pushed records
 	{"internal/suggest", nil},
 	{"internal/wallclock", nil}, // now, for times that a broker wrote
 	{"internal/terminal", nil},

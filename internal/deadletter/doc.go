@@ -4,4 +4,7 @@
 //
 //	letter.go   the JSON object
 //	files.go    letters in a folder
+//	choose.go   which letters a verb means
+//	replay.go   letters as records of another dataset
+//	show.go     letters for people
 package deadletter
