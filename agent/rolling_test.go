@@ -33,26 +33,36 @@ on_loss: continue
 
 // wholeMaster is the whole process of a master, over a state folder.
 type wholeMaster struct {
-	t     *testing.T
-	state string
-	addr  string
-	stop  func()
+	t          *testing.T
+	job, model string
+	state      string
+	addr       string
+	source     realmaster.Opener
+	stop       func()
 }
 
 func newWholeMaster(t *testing.T) *wholeMaster {
-	m := &wholeMaster{t: t, state: filepath.Join(t.TempDir(), "state"), addr: "127.0.0.1:0"}
-	m.start()
-	t.Cleanup(func() { m.stop() })
+	m := &wholeMaster{t: t, job: "job", model: "shared", state: filepath.Join(t.TempDir(), "state"),
+		source: func(_ context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error) {
+			return spec.Open(dataset.Opening{Known: known, Logger: logger(t)})
+		}}
+	m.begin()
 	return m
+}
+
+// begin starts the first process.
+func (m *wholeMaster) begin() {
+	m.t.Helper()
+	m.addr = "127.0.0.1:0"
+	m.start()
+	m.t.Cleanup(func() { m.stop() })
 }
 
 func (m *wholeMaster) start() {
 	m.t.Helper()
-	one := must(realmaster.New(realmaster.Config{Job: "job", Model: "shared", Version: "test", State: m.state, Listen: m.addr, Logger: logger(m.t).With("who", "master"),
+	one := must(realmaster.New(realmaster.Config{Job: m.job, Model: m.model, Version: "test", State: m.state, Listen: m.addr, Logger: logger(m.t).With("who", "master"),
 		AheadSegments: 3, HeadPatience: 50 * time.Millisecond,
-		OpenSource: func(_ context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error) {
-			return spec.Open(dataset.Opening{Known: known, Logger: logger(m.t)})
-		}}))(m.t)
+		OpenSource: m.source}))(m.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- one.Run(ctx) }()
@@ -107,9 +117,7 @@ func (m *wholeMaster) until(what string, ok func(*pb.Dataset) bool) *pb.Dataset 
 func (m *wholeMaster) agent(t *testing.T) *running {
 	conn := m.conn()
 	return startWith(t, conn, agent.Config{Name: "node", Conn: conn, Socket: socketIn(t), Version: "test", ShareFrom: 1, Logger: logger(t).With("who", "agent"),
-		Open: func(_ context.Context, spec *dataset.Spec) (sources.Source, error) {
-			return spec.Open(dataset.Opening{Logger: logger(t)})
-		}})
+		Open: func(ctx context.Context, spec *dataset.Spec) (sources.Source, error) { return m.source(ctx, spec, nil) }})
 }
 
 // rollReader is a trainer that steps every batch at once and counts records by partition,
@@ -127,7 +135,14 @@ func readAll(t *testing.T, socket string) *rollReader {
 	wait := int64(5)
 	r := &rollReader{times: map[[3]int64]int{}, ended: make(chan struct{})}
 	r.tr = must(hello(socket, frame.Hello{WorldSize: 1}))(t)
-	r.s = must(r.tr.open(1, frame.Open{Dataset: "rolling", Rows: 10, Track: true, MaxWaitMS: &wait}))(t)
+	r.read(t, frame.Open{Dataset: "rolling", Rows: 10, Track: true, MaxWaitMS: &wait})
+	return r
+}
+
+// read steps every batch of a stream at once.
+func (r *rollReader) read(t *testing.T, open frame.Open) {
+	t.Helper()
+	r.s = must(r.tr.open(1, open))(t)
 	check(t, r.s.credit(8))
 	go func() {
 		defer close(r.ended)
@@ -150,7 +165,6 @@ func readAll(t *testing.T, socket string) *rollReader {
 			}
 		}
 	}()
-	return r
 }
 
 func (r *rollReader) leave() {
