@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"maps"
 	"slices"
 	"time"
 
@@ -25,69 +23,12 @@ var _ sources.Comparer = (*Source)(nil)
 
 const (
 	fellWithin     = 15 * time.Second // a head that fell may rise again for so long; less than the master's patience
-	tracesMost     = 32               // remembered of each queue
 	comparedAtOnce = 64               // queues
 	flightMost     = 16 << 20         // bytes that are asked for at once, about
 	sizeLeast      = 64 << 10         // what a message of unknown size counts at least
 	sizeUnknown    = 4 << 20          // RocketMQ takes no larger messages by default (maxMessageSize)
 	comparedBytes  = 8 << 20          // per second, of messages that are fetched only to be compared
 )
-
-// trace tells a message from any other that has its offset at another time. All replicas store
-// the same bytes, so the trace of a slave's message is the same. Its place in the commit log
-// does not count: tiered storage (RocketMQ 5.1) writes another one when it uploads a message.
-type trace struct {
-	offset, born, stored int64
-	crc                  uint32 // of the body
-	more                 uint64 // a hash of the born host and of the properties, UNIQ_KEY among them
-	size                 int
-}
-
-// traceSeed makes hashes that only this process compares.
-var traceSeed = maphash.MakeSeed()
-
-// trace returns the trace of the message at the beginning of b.
-func (m *message) trace(b []byte) trace {
-	var h maphash.Hash
-	h.SetSeed(traceSeed)
-	_, _ = h.Write(b[m.host[0]:m.host[1]])
-	_, _ = h.Write(b[m.properties[0]:m.properties[1]])
-	return trace{m.queueOffset, m.born, m.stored, m.crc, h.Sum64(), m.size}
-}
-
-// history is what Compare knows of one queue.
-type history struct {
-	p         partition
-	low, head int64     // the newest ones that were returned
-	end       int64     // after the last of traces
-	fell      time.Time // since when head is below end; zero: it is not
-	lowest    int64     // the lowest head since then
-	fresh     bool      // they were returned after the last Compare: the broker answers
-
-	// Only Compare uses these.
-	traces []trace // of messages that were just before heads, in the order of their offsets
-	over   string  // the connection over which the last of them was there
-	deep   bool    // earlier was called
-}
-
-// reaches notes where a queue begins and ends.
-func (s *Source) reaches(p partition, low, head int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.histories[p.id()]
-	if h == nil {
-		h = &history{p: p}
-		s.histories[p.id()] = h
-	}
-	h.low, h.head, h.fresh = low, head, true
-	switch {
-	case head >= h.end:
-	case h.fell.IsZero():
-		h.fell, h.lowest = time.Now(), head
-	default:
-		h.lowest = min(h.lowest, head)
-	}
-}
 
 // look is one look of Compare at a queue.
 type look struct {
@@ -156,19 +97,6 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	return found, errors.Join(ctx.Err(), unanswered)
 }
 
-// freshHistories returns the queues whose brokers have answered since the last Compare.
-func (s *Source) freshHistories() (all []*history) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.histories)) {
-		if h := s.histories[id]; h.fresh {
-			h.fresh = false
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
 // unlessBlind returns err or the one before it, if another try may help. An error that stays
 // is logged once: nothing can be compared then, and readers meet the same error.
 func (s *Source) unlessBlind(err, before error) error {
@@ -209,12 +137,6 @@ func (s *Source) lookAt(ctx context.Context, h *history, rests bool) (*look, err
 	return l, nil
 }
 
-func (s *Source) hasFallen(h *history) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !h.fell.IsZero()
-}
-
 // few returns the looks that begin now: their messages take about flightMost bytes. And it
 // returns the others.
 func few(looks []*look) (some, rest []*look) {
@@ -236,19 +158,6 @@ func (l *look) size() int {
 	return n
 }
 
-// likely is the size that a message counts which was not fetched yet: that of the largest one
-// that is remembered.
-func (h *history) likely() int {
-	if len(h.traces) == 0 {
-		return sizeUnknown
-	}
-	n := sizeLeast
-	for _, t := range h.traces {
-		n = max(n, t.size)
-	}
-	return n
-}
-
 // startLook asks for the messages. After an error nothing is under way.
 func (s *Source) startLook(ctx context.Context, l *look) (err error) {
 	last := l.head - 1
@@ -264,39 +173,6 @@ func (s *Source) startLook(ctx context.Context, l *look) (err error) {
 		}
 	}
 	return s.explain(ctx, err, l.h.p.String())
-}
-
-func (s *Source) startOne(ctx context.Context, l *look, offset int64) (*remoting.Pending, error) {
-	return s.client.Start(ctx, l.addr, remoting.Pull{Queue: l.h.p.remote(), Group: s.o.group(), Offset: offset, Most: 1}.Command(), nil)
-}
-
-// errRemoved means that the broker has deleted a message. RocketMQ 4.x does not raise the minimum
-// of a queue that has no message left.
-var errRemoved = errors.New("the broker has removed the message")
-
-// traceOf waits for a message. It returns nil if the broker does not have it now, and errRemoved
-// if it will not have it again.
-func (s *Source) traceOf(ctx context.Context, l *look, pending *remoting.Pending, offset int64) (*trace, int, error) {
-	what := fmt.Sprintf("%s at offset %d", l.h.p, offset)
-	a, err := pending.Wait(ctx, s.client.Answer())
-	if err != nil {
-		return nil, 0, s.explain(ctx, err, what)
-	}
-	switch a.Code {
-	case remoting.OK:
-	case remoting.PullRetry:
-		return nil, 0, errRemoved
-	case remoting.PullNotFound, remoting.PullMoved:
-		return nil, 0, nil
-	default:
-		return nil, 0, s.explain(ctx, &remoting.Error{Addr: l.addr, Code: a.Code, Remark: a.Remark}, what)
-	}
-	var m message
-	if m.read(a.Body) != nil || m.queueOffset != offset {
-		return nil, len(a.Body), nil // damaged, or being removed: readers say so
-	}
-	t := m.trace(a.Body)
-	return &t, len(a.Body), nil
 }
 
 // endLook compares. It returns what was replaced, and how many bytes were fetched.
@@ -418,32 +294,4 @@ func (s *Source) takenBack(l *look, from int64, stay int) *sources.Replaced {
 	s.keep(l.h, l.h.traces[:stay])
 	s.o.Logger.Warn("the broker has taken messages back; others have or get their offsets", "queue", l.h.p.String(), "from", r.From, "before", r.Before, "broker", l.addr)
 	return r
-}
-
-// keep sets what is remembered. The head is not below it.
-func (s *Source) keep(h *history, traces []trace) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.traces, h.end, h.fell = traces, 0, time.Time{}
-	if n := len(traces); n > 0 {
-		h.end = traces[n-1].offset + 1
-	} else {
-		h.deep = false
-	}
-}
-
-// thinned drops every other one of the older half if there are too many, so that a few reach
-// far back.
-func thinned(all []trace) []trace {
-	if len(all) <= tracesMost {
-		return all
-	}
-	half := len(all) / 2
-	few := all[:0]
-	for i, t := range all {
-		if i >= half || i%2 == 0 {
-			few = append(few, t)
-		}
-	}
-	return few
 }

@@ -25,7 +25,8 @@
 //	cursor.go     ranges to batches of records
 //	lost.go       why an offset cannot be read
 //	same.go       whether the message before the next one is still the one that was read
-//	compare.go    which messages the broker has taken back
+//	compare.go    which messages the broker has taken back; history.go what is remembered of
+//	              each queue for that; trace.go of each message
 //	earlier.go    older messages that are remembered after the first look
 //	errors.go     errors in a user's words, and which of them are temporary
 //	commit.go     our progress as a group's offsets
