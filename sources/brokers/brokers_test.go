@@ -167,3 +167,37 @@ func TestSparesAreKeptUpToTheirCapacity(t *testing.T) {
 		t.Errorf("kept %d bytes, then %v", cap(a), b)
 	}
 }
+
+// An end that was found once stays. Of two calls that look for it at the same time, the first one
+// counts. A sealed segment without a record is none; a live one is.
+func TestWhereAPartitionEndsIsFoundOnce(t *testing.T) {
+	var s Segments
+	looks := 0
+	end := func(g sources.Segment) func() error {
+		return func() error {
+			looks++
+			s.End("p", g)
+			s.End("p", sources.Segment{ID: 9, Start: 90, End: 99, Sealed: true}) // the slower call
+			return nil
+		}
+	}
+	s.Put("p", sources.Segment{ID: 0, End: 10, Sealed: true})
+	if some, err := s.After("p", -1, 1, end(sources.Segment{})); err != nil || len(some) != 1 || looks != 0 {
+		t.Errorf("%v, %v after %d looks: one is known", some, err, looks)
+	}
+	for range 2 {
+		some, err := s.After("p", 0, 5, end(sources.Segment{ID: 1, Start: 10, End: 30, Sealed: true}))
+		if err != nil || len(some) != 1 || some[0].End != 30 || looks != 1 {
+			t.Errorf("%v, %v after %d looks", some, err, looks)
+		}
+	}
+	s.End("empty", sources.Segment{Start: 5, End: 5, Sealed: true})
+	s.End("live", sources.Segment{Start: 5, End: 5})
+	if len(s.Of("empty")) != 0 || len(s.Of("live")) != 1 || len(s.Of("p")) != 2 {
+		t.Errorf("%v, %v, %v", s.Of("empty"), s.Of("live"), s.Of("p"))
+	}
+	failed := errors.New("the broker is gone")
+	if _, err := s.After("q", -1, 1, func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("%v", err)
+	}
+}

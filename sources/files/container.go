@@ -23,22 +23,10 @@ type rowPoint struct{ row, at int64 }
 
 // container gives the header of a file.
 func (s *Source) container(f file, l *locator) (*avrofile.File, error) {
-	s.tables.mu.Lock()
-	c := s.tables.header[l.Identity]
-	s.tables.mu.Unlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := avrofile.Open(f, l.Identity.Size)
+	c, err := s.tables.header.of(l.Identity, func() (*avrofile.File, error) { return avrofile.Open(f, l.Identity.Size) })
 	if err != nil {
 		return nil, s.tableError(f, l, sources.Range{}, err)
 	}
-	s.tables.mu.Lock()
-	defer s.tables.mu.Unlock()
-	if s.tables.header == nil || len(s.tables.header) >= maxFooters {
-		s.tables.header = map[identity]*avrofile.File{}
-	}
-	s.tables.header[l.Identity] = c
 	return c, nil
 }
 

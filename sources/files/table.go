@@ -52,9 +52,10 @@ func tablePaths(d dataset.DecodeSpec) ([]parquet.Path, error) {
 
 // tables remember footers, and row groups that were read in part.
 type tables struct {
-	mu     sync.Mutex
-	footer map[identity]*parquet.File
-	header map[identity]*avrofile.File
+	footer opened[*parquet.File]
+	header opened[*avrofile.File]
+
+	mu     sync.Mutex  // guards what follows
 	idle   []idleGroup // the newest last
 	closed bool
 }
@@ -65,26 +66,41 @@ type idleGroup struct {
 	rows  *parquet.Reader
 }
 
-const maxFooters = 64
+// opened keeps what was read of files when they were opened: a footer or a header.
+type opened[T any] struct {
+	mu  sync.Mutex // guards all
+	all map[identity]T
+}
+
+const maxOpened = 64
+
+// of returns what is kept of a file, or opens it.
+func (o *opened[T]) of(id identity, open func() (T, error)) (T, error) {
+	o.mu.Lock()
+	t, known := o.all[id]
+	o.mu.Unlock()
+	if known {
+		return t, nil
+	}
+	t, err := open()
+	if err != nil {
+		return t, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil || len(o.all) >= maxOpened {
+		o.all = map[identity]T{}
+	}
+	o.all[id] = t
+	return t, nil
+}
 
 // table gives the footer of a file.
 func (s *Source) table(f file, l *locator) (*parquet.File, error) {
-	s.tables.mu.Lock()
-	t := s.tables.footer[l.Identity]
-	s.tables.mu.Unlock()
-	if t != nil {
-		return t, nil
-	}
-	t, err := parquet.Open(f, l.Identity.Size)
+	t, err := s.tables.footer.of(l.Identity, func() (*parquet.File, error) { return parquet.Open(f, l.Identity.Size) })
 	if err != nil {
 		return nil, s.tableError(f, l, sources.Range{}, err)
 	}
-	s.tables.mu.Lock()
-	defer s.tables.mu.Unlock()
-	if s.tables.footer == nil || len(s.tables.footer) >= maxFooters {
-		s.tables.footer = map[identity]*parquet.File{}
-	}
-	s.tables.footer[l.Identity] = t
 	return t, nil
 }
 

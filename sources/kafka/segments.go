@@ -25,21 +25,7 @@ func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	known, fixed := brokers.Later(s.segments[id], after), s.fixed[id]
-	s.mu.Unlock()
-	if len(known) >= most {
-		return known[:most], nil
-	}
-	if !fixed {
-		if err := s.extend(ctx, p); err != nil {
-			return nil, err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	some := brokers.Later(s.segments[id], after)
-	return some[:min(most, len(some))], nil
+	return s.segments.After(id, after, most, func() error { return s.extend(ctx, p) })
 }
 
 // extend lists one more segment if there is more to read.
@@ -54,12 +40,10 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	listed, start := s.segments[p.id()], s.o.Start
+	listed, start := s.segments.Of(p.id()), s.o.Start
 	if s.HasJoined(p.id()) && start.At == brokers.Latest {
 		start.At = brokers.Earliest
 	}
-	s.mu.Unlock()
 	if s.o.live() && len(listed) > 0 {
 		return nil
 	}
@@ -72,12 +56,7 @@ func (s *Source) extend(ctx context.Context, p partition) error {
 	if len(listed) == 0 && !s.o.live() && g.End < g.Start && (named(s.o.Start, p) || named(s.o.End, p)) {
 		return fmt.Errorf("%s: it would end at offset %d, before its start at offset %d: change start or end, start_offsets or end_offsets", p, g.End, g.Start)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.fixed[p.id()] && (g.Start < g.End || s.o.live()) { // another call may have been faster
-		s.segments[p.id()] = append(s.segments[p.id()], g)
-	}
-	s.fixed[p.id()] = true
+	s.segments.End(p.id(), g)
 	return nil
 }
 

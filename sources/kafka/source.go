@@ -29,13 +29,12 @@ type Source struct {
 	epochs    *epochs
 	fetches   chan struct{}                     // one item for each direct request of a live cursor
 	planned   map[sources.PartitionID]partition // the partitions of o.Known
+	segments  brokers.Segments
 
-	mu       sync.Mutex // guards what follows
-	cluster  string
-	segments map[sources.PartitionID][]sources.Segment
-	fixed    map[sources.PartitionID]bool // the end of the partition was found
-	known    map[string]topicID           // by name, as first listed
-	policy   map[string]policy            // by topic
+	mu      sync.Mutex // guards what follows
+	cluster string
+	known   map[string]topicID // by name, as first listed
+	policy  map[string]policy  // by topic
 }
 
 var (
@@ -52,15 +51,14 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{o: o, client: newClient(&o), clock: wallclock.System(), spare: make(brokers.Spares, sparesMost), tailWait: tailWait,
-		planned: map[sources.PartitionID]partition{}, segments: map[sources.PartitionID][]sources.Segment{},
-		fixed: map[sources.PartitionID]bool{}, known: map[string]topicID{}}
+		planned: map[sources.PartitionID]partition{}, known: map[string]topicID{}}
 	s.tails, s.fetches, s.epochs = newTails(s.client, &s.tailWait), make(chan struct{}, fetchesMost), newEpochs()
 	for _, g := range o.Known {
 		p, err := parseLocator(g.Locator)
 		if err != nil {
 			return nil, err
 		}
-		s.segments[p.id()] = append(s.segments[p.id()], g)
+		s.segments.Put(p.id(), g)
 		s.known[p.name], s.planned[p.id()] = p.topic, p
 	}
 	return s, nil
@@ -228,11 +226,9 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 		}
 	}
 	for k, p := range parts {
-		s.mu.Lock()
-		if segs := s.segments[p.id()]; len(segs) > 0 {
+		if segs := s.segments.Of(p.id()); len(segs) > 0 {
 			all[at[k]].Low.Segment, all[at[k]].Head.Segment = segs[0].ID, segs[len(segs)-1].ID
 		}
-		s.mu.Unlock()
 	}
 	return all, nil
 }

@@ -29,18 +29,17 @@ type Source struct {
 	untold     sync.Once      // logs once that a broker does not say how far its queues are
 	showed     showed
 	silence    silence
+	segments   brokers.Segments
 	blind      sync.Once // logs once that messages cannot be compared
 
 	comparing    sync.Mutex      // one Compare at a time
 	upToDate     map[string]bool // guarded by comparing: the answers of shows in this Compare, by address
 	compareAgain time.Time       // guarded by comparing: before it only queues in which something may have happened are looked at
 
-	mu        sync.Mutex // guards what follows
-	segments  map[sources.PartitionID][]sources.Segment
-	fixed     map[sources.PartitionID]bool // the end of the queue was found
-	routes    map[string]route             // by topic
-	groups    map[string]bool              // brokers where shown was called; by address
-	policies  map[string]policy            // by cluster and broker
+	mu        sync.Mutex        // guards what follows
+	routes    map[string]route  // by topic
+	groups    map[string]bool   // brokers where shown was called; by address
+	policies  map[string]policy // by cluster and broker
 	stamps    map[sources.PartitionID]stamp
 	missing   map[sources.PartitionID]time.Time // since when the broker runs without the queue
 	histories map[sources.PartitionID]*history
@@ -61,9 +60,8 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{o: o, clock: wallclock.System(), spare: make(brokers.Spares, sparesMost),
-		client:   remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
-		segments: map[sources.PartitionID][]sources.Segment{},
-		fixed:    map[sources.PartitionID]bool{}, routes: map[string]route{}, groups: map[string]bool{},
+		client: remoting.NewClient(remoting.Options{NameServers: o.NameServers, TLS: o.TLS, Credentials: o.Credentials, Answer: o.answerWithin}),
+		routes: map[string]route{}, groups: map[string]bool{},
 		policies: map[string]policy{}, stamps: map[sources.PartitionID]stamp{}, missing: map[sources.PartitionID]time.Time{},
 		histories: map[sources.PartitionID]*history{}, left: map[sources.PartitionID][]trace{}, trails: map[sources.PartitionID][]trace{}}
 	s.window.Store(windowFirst)
@@ -75,7 +73,7 @@ func Open(o Options) (*Source, error) {
 		if !slices.Contains(o.Topics, p.topic) {
 			continue // the spec does not name it any more
 		}
-		s.segments[p.id()] = append(s.segments[p.id()], g)
+		s.segments.Put(p.id(), g)
 		s.Put(p.id(), p)
 	}
 	return s, nil
@@ -168,10 +166,8 @@ func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sourc
 			}
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i, p := range parts {
-		if segs := s.segments[p.id()]; all[i].Err == nil && len(segs) > 0 {
+		if segs := s.segments.Of(p.id()); all[i].Err == nil && len(segs) > 0 {
 			all[i].Low.Segment, all[i].Head.Segment = segs[0].ID, segs[len(segs)-1].ID
 		}
 	}
