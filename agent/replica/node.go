@@ -117,13 +117,13 @@ func (n *Node) client(p *pb.Peer) (pb.ReplicasClient, error) {
 }
 
 // tell logs what is new of a subject; "": it is well again.
-func (n *Node) tell(about, text string, more ...any) {
+func (n *Node) tell(about, text string) {
 	n.mu.Lock()
 	was := n.told[about]
 	n.told[about] = text
 	n.mu.Unlock()
 	if text != "" && text != was {
-		n.cfg.Logger.Warn(text, more...)
+		n.cfg.Logger.Warn(text)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/config"
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/starter"
 	"github.com/headrace/headrace/internal/storage"
 )
@@ -24,6 +25,12 @@ type initFlags struct {
 
 func (a *app) initCommand() *cobra.Command {
 	var f initFlags
+	topics := ""
+	for _, k := range dataset.Kinds() {
+		if k.Address != "" {
+			topics += "\n  headrace init " + k.Address
+		}
+	}
 	cmd := &cobra.Command{
 		Use:   "init DATA [--torch | --tf]",
 		Short: "Look at your data; write a spec for it and a program that trains",
@@ -34,10 +41,7 @@ or not, or a topic whose records are JSON or delimited text:
 
   headrace init data/clicks.csv
   headrace init data                                 the most frequent kind of file in it
-  headrace init s3://lake/clicks                     with the credentials that aws would use, or --connection
-  headrace init kafka://127.0.0.1:9092/clicks
-  headrace init pulsar://127.0.0.1:6650/clicks?admin=http://127.0.0.1:8080
-  headrace init rocketmq://127.0.0.1:9876/clicks
+  headrace init s3://lake/clicks                     with the credentials that aws would use, or --connection` + topics + `
 
 If there is no ` + config.DefaultFile + ` it writes one too, so that the job has the dataset's name.`,
 		Example: `  headrace init data/clicks.csv

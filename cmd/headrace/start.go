@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/ckpt"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/terminal"
 	"github.com/headrace/headrace/internal/view"
@@ -69,8 +69,7 @@ func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
 	return nil
 }
 
-// nothingKept reports whether a trainer that starts begins with nothing: its model dies with
-// it, and the job keeps no checkpoint that it could go back to.
+// nothingKept asks whether a trainer that starts begins with nothing.
 func nothingKept(ctx context.Context, c *client) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -78,7 +77,7 @@ func nothingKept(ctx context.Context, c *client) (bool, error) {
 	if err != nil {
 		return false, advice.FromMaster(err, c.target)
 	}
-	return reply.Model != "shared" && !slices.ContainsFunc(reply.Cuts, func(k *headracev1.CutState) bool { return k.State != "voided" }), nil
+	return ckpt.NothingKept(reply), nil
 }
 
 // forget deletes a dataset: for a run that begins anew.
@@ -97,16 +96,7 @@ func (a *app) forget(ctx context.Context, c *client, was *headracev1.Dataset) er
 func (a *app) resumeMended(ctx context.Context, c *client, was *headracev1.Dataset, spec *dataset.Spec, asked bool) error {
 	why := "--resume-failed"
 	if !asked {
-		old, err := dataset.Parse([]byte(was.Yaml), "")
-		if err != nil {
-			return nil // of another version: the user decides
-		}
-		var fields []string
-		for _, change := range dataset.Diff(old, spec) {
-			if change.Repairs {
-				fields = append(fields, change.String())
-			}
-		}
+		fields := dataset.Repaired(was.Yaml, spec)
 		if len(fields) == 0 {
 			return nil
 		}

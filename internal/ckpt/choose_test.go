@@ -54,7 +54,7 @@ func staying(all Chosen) (stay map[int64]string, going []int64) {
 func TestTheNewestBoundCheckpointStays(t *testing.T) {
 	_, paths := saved(t, 100, 200, 300)
 	// The ledger has not bound the checkpoint of step 300: a restore begins with 200.
-	r := &Removal{On: Local, Ledger: kept(map[int64]string{100: paths[100], 200: paths[200]}, 200, nil)}
+	r := &Removal{On: local, Ledger: kept(map[int64]string{100: paths[100], 200: paths[200]}, 200, nil)}
 	all, err := r.Choose(t.Context(), []string{paths[100], paths[200], paths[300]})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestTheNewestBoundCheckpointStays(t *testing.T) {
 
 func TestAVoidedCheckpointIsNotAmongTheNewestThatAreKept(t *testing.T) {
 	dir, paths := saved(t, 100, 200, 300)
-	r := &Removal{On: Local, Keep: 1, Ledger: kept(paths, 200, map[int64]string{300: "voided"})}
+	r := &Removal{On: local, Keep: 1, Ledger: kept(paths, 200, map[int64]string{300: "voided"})}
 	all, err := r.Choose(t.Context(), []string{dir})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestAVoidedCheckpointIsNotAmongTheNewestThatAreKept(t *testing.T) {
 
 func TestACutWithoutFilesIsForgottenByItsID(t *testing.T) {
 	_, paths := saved(t, 100)
-	r := &Removal{On: Local, Ledger: kept(map[int64]string{100: paths[100], 50: "/ckpt/is/gone", 200: "/this/too"}, 200, nil)}
+	r := &Removal{On: local, Ledger: kept(map[int64]string{100: paths[100], 50: "/ckpt/is/gone", 200: "/this/too"}, 200, nil)}
 	all, err := r.Choose(t.Context(), []string{"0000000000320001", "0000000000c80001"})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestACutWithoutFilesIsForgottenByItsID(t *testing.T) {
 		t.Errorf("stay %v, going %v", stay, going)
 	}
 	var forgotten []cut.ID
-	if err := all.Remove(t.Context(), Local, func(id cut.ID) error { forgotten = append(forgotten, id); return nil }); err != nil {
+	if err := all.Remove(t.Context(), local, func(id cut.ID) error { forgotten = append(forgotten, id); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(forgotten, []cut.ID{0x320001}) {
@@ -99,12 +99,12 @@ func TestACutWithoutFilesIsForgottenByItsID(t *testing.T) {
 
 func TestFilesStayWhereTheLedgerDidNotForget(t *testing.T) {
 	_, paths := saved(t, 100, 200)
-	all, err := (&Removal{On: Local}).Choose(t.Context(), []string{paths[100]})
+	all, err := (&Removal{On: local}).Choose(t.Context(), []string{paths[100]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	down := advice.Unreachable.Wrap("start it", errors.New("no master answers"))
-	err = all.Remove(t.Context(), Local, func(cut.ID) error { return down })
+	err = all.Remove(t.Context(), local, func(cut.ID) error { return down })
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "was not removed") {
 		t.Error(err)
 	}
@@ -115,7 +115,7 @@ func TestFilesStayWhereTheLedgerDidNotForget(t *testing.T) {
 
 func TestAMasterForgetsOnlyItsOwnJobsCheckpoints(t *testing.T) {
 	_, paths := saved(t, 100, 200)
-	all, err := (&Removal{On: Local}).Choose(t.Context(), []string{paths[100]})
+	all, err := (&Removal{On: local}).Choose(t.Context(), []string{paths[100]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,6 @@ import (
 // On says where a path of checkpoints lies.
 type On func(path string) manifest.FS
 
-// Local is this machine, whatever the path.
-func Local(string) manifest.FS { return manifest.OS{} }
-
 // Find lists the checkpoints that a path means: the one of a manifest or of a
 // checkpoint's folder, or all of a folder of checkpoints, the newest first.
 func Find(on On, path string) ([]manifest.Checkpoint, error) {

@@ -1,6 +1,8 @@
 package ckpt
 
 import (
+	"slices"
+
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/view"
@@ -67,4 +69,10 @@ func (b *Ledger) behind(c *manifest.Checkpoint) (all []cut.ID) {
 		}
 	}
 	return all
+}
+
+// NothingKept reports whether a trainer that starts begins with nothing: its model dies with
+// it, and the job keeps no checkpoint that it could go back to.
+func NothingKept(reply *headracev1.CutsReply) bool {
+	return reply.Model != "shared" && !slices.ContainsFunc(reply.Cuts, func(k *headracev1.CutState) bool { return k.State != "voided" })
 }

@@ -24,6 +24,21 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s -> %s", c.Field, orElse(c.Old, "(not set)"), orElse(c.New, "(not set)"))
 }
 
+// Repaired names the changes because of which a dataset of that spec, which has failed, may go
+// on. If another version wrote the spec, there is none: the user decides.
+func Repaired(yaml string, new *Spec) (changes []string) {
+	old, err := Parse([]byte(yaml), "")
+	if err != nil {
+		return nil
+	}
+	for _, c := range Diff(old, new) {
+		if c.Repairs {
+			changes = append(changes, c.String())
+		}
+	}
+	return changes
+}
+
 // Diff lists what changes from old to new, in order of field. Columns are
 // compared by name. No change: nil.
 func Diff(old, new *Spec) []Change {

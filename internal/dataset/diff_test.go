@@ -40,3 +40,21 @@ func TestDiffSaysWhatMayChangeUnderReaders(t *testing.T) {
 		t.Errorf("fewer passes: %v", fewer)
 	}
 }
+
+// A dataset that has failed goes on if its spec now says what to do with the records that stopped
+// it, and for no other change.
+func TestOnlySomeChangesRepairAFailedDataset(t *testing.T) {
+	for _, c := range []struct {
+		was, is string
+		want    []string
+	}{
+		{criteo, criteo, nil},
+		{criteo, criteo + "on_loss: continue\nlease: {target: 5s}\n", []string{`on_loss: "stop" -> "continue"`}},
+		{criteo, criteo + "lease: {target: 5s}\n", nil},
+		{"name: clicks\nof_a_later_version: true\n", criteo + "on_loss: continue\n", nil},
+	} {
+		if got := Repaired(c.was, mustParse(t, c.is)); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -214,7 +214,7 @@ func (d *Decoder) putRows(b *Builder, row, n int) (good int, bad *fault, full bo
 		d.columnar.room -= len(col.Values) + 8*len(col.Elements) - had
 	}
 	if d.eventTime != nil {
-		if took, f := d.timeRows(b, row, n, base); f != nil {
+		if took, f := d.timeRows(b, row, n); f != nil {
 			n, bad, full = took, f, false
 		}
 	}

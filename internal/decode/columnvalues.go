@@ -300,7 +300,7 @@ func (f *feed) excerpt(k int) []byte {
 const msPerDay = 24 * 60 * 60 * 1000
 
 // timeRows sets the event times of rows; 0 where they are missing.
-func (d *Decoder) timeRows(b *Builder, row, n, base int) (int, *fault) {
+func (d *Decoder) timeRows(b *Builder, row, n int) (int, *fault) {
 	src := d.eventTime.sources[0]
 	f := &d.columnar.feeds[src]
 	clear(b.Times[row : row+n])

@@ -74,7 +74,7 @@ func (d *Decoder) plainFeature(c *column, f found) (bits uint64, ok bool) {
 // and replaced.
 func (d *Decoder) oneFeature(c *column, src int, f found) (bits uint64, ok bool, _ *fault) {
 	if f.kind == noFeature {
-		return 0, false, d.missingFeature(c, src, f)
+		return 0, false, d.missingFeature(c, src)
 	}
 	n, kind, reason := d.read(f)
 	if reason == "" && n != 1 {
@@ -86,7 +86,7 @@ func (d *Decoder) oneFeature(c *column, src int, f found) (bits uint64, ok bool,
 	return bits, reason == "", d.badFeature(c, src, f, reason)
 }
 
-func (d *Decoder) missingFeature(c *column, src int, f found) *fault {
+func (d *Decoder) missingFeature(c *column, src int) *fault {
 	if c.hasDefault || c.mask || d.broken {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (d *Decoder) putFeatureShape(b *Builder, c *column, row int) *fault {
 	f := d.features.found[d.features.of[src]]
 	at, there := row*c.width, byte(0)
 	if f.kind == noFeature {
-		if fa := d.missingFeature(c, src, f); fa != nil {
+		if fa := d.missingFeature(c, src); fa != nil {
 			return fa
 		}
 	} else {
@@ -217,7 +217,7 @@ func (d *Decoder) putFeatureText(b *Builder, c *column, row int) *fault {
 	f := d.features.found[d.features.of[src]]
 	v, there := c.defaultBytes, byte(0)
 	if f.kind == noFeature {
-		if fa := d.missingFeature(c, src, f); fa != nil {
+		if fa := d.missingFeature(c, src); fa != nil {
 			return fa
 		}
 	} else {

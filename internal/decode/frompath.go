@@ -75,7 +75,7 @@ func (d *Decoder) setFromPath(c *pathColumn, path string) error {
 		if c.hasDefault || c.mask {
 			return nil
 		}
-		return fmt.Errorf("column %s ($path.%s): %s; correct the path, or give the column a default or missing: mask", c.name, c.key, lacks(path, c.key, value))
+		return fmt.Errorf("column %s ($path.%s): %s; correct the path, or give the column a default or missing: mask", c.name, c.key, lacks(path, c.key))
 	}
 	reason := d.readFromPath(c, value)
 	if reason == "" {
@@ -90,7 +90,7 @@ func (d *Decoder) setFromPath(c *pathColumn, path string) error {
 }
 
 // lacks says why a path has no value of key.
-func lacks(path, key, value string) string {
+func lacks(path, key string) string {
 	folder := ""
 	for f := range folders(path) {
 		if k, _, ok := strings.Cut(f, "="); ok && unescapePath(k) == key {

@@ -85,7 +85,7 @@ func (e *Entry) Release() {
 // count reads how many messages an entry has, for the broker's count of permits. It is 1 if
 // the entry is damaged.
 func (e *Entry) count() int64 {
-	_, metadata, _, err := e.split(false)
+	metadata, _, err := e.split(false)
 	n := int64(1)
 	if err != nil {
 		return n
@@ -99,7 +99,7 @@ func (e *Entry) count() int64 {
 }
 
 // split returns the parts of the frame behind the command.
-func (e *Entry) split(check bool) (brokers, metadata, payload []byte, err error) {
+func (e *Entry) split(check bool) (metadata, payload []byte, err error) {
 	b := e.frame
 	take := func(what string) []byte {
 		if err != nil {
@@ -116,16 +116,16 @@ func (e *Entry) split(check bool) (brokers, metadata, payload []byte, err error)
 	}
 	if len(b) >= 2 && binary.BigEndian.Uint16(b) == magicBrokerEntry {
 		b = b[2:]
-		brokers = take("the broker's metadata")
+		take("the broker's metadata")
 	}
 	if len(b) >= 6 && binary.BigEndian.Uint16(b) == magicChecksum {
 		if want := binary.BigEndian.Uint32(b[2:]); check && err == nil && crc32.Checksum(b[6:], castagnoli) != want {
-			return nil, nil, nil, damaged("the checksum of the entry is wrong")
+			return nil, nil, damaged("the checksum of the entry is wrong")
 		}
 		b = b[6:]
 	}
 	metadata = take("the metadata")
-	return brokers, metadata, b, err
+	return metadata, b, err
 }
 
 // Open checks the entry, reads its metadata and, if it is not a part of a message,
@@ -133,7 +133,7 @@ func (e *Entry) split(check bool) (brokers, metadata, payload []byte, err error)
 func (e *Entry) Open(most int64) error {
 	release(e.inflated) // it may have been open before
 	e.inflated = nil
-	_, metadata, payload, err := e.split(true)
+	metadata, payload, err := e.split(true)
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,5 @@ func Records(ctx context.Context, spec *dataset.Spec, open Opener, n int) (all [
 	return all, err
 }
 
-// Names are the columns, in the order of Values' cells.
-func (v *Rows) Names() []string { return v.names }
-
-// Values are the rows' cells: numbers, bools, strings, lists, or nil where one is missing.
+// Values are the rows' cells, in the order of the columns: numbers, bools, strings, lists, or nil where one is missing.
 func (v *Rows) Values() [][]any { return v.rows }
