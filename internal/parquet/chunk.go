@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -299,23 +300,34 @@ func (c *chunk) levels() (count int, err error) {
 
 // entriesOf fills out with the entries of the dictionary that come next.
 func (c *chunk) entriesOf(out []uint32) error {
-	if err := c.in.read(out); err != nil {
-		return err
-	}
-	if most := highest(out); most >= uint32(c.dict.Len) {
-		return fmt.Errorf("a value is entry %d of a dictionary of %d", most, c.dict.Len)
+	for len(out) > 0 {
+		part := out[:min(len(out), stretch)]
+		if err := c.in.read(part); err != nil {
+			return err
+		}
+		if c.dict.Len>>min(c.in.width, 32) == 0 && beyond(part, c.dict.Len) {
+			return fmt.Errorf("a value is entry %d of a dictionary of %d", slices.Max(part), c.dict.Len)
+		}
+		out = out[len(part):]
 	}
 	return nil
 }
 
-// highest is the largest number, of one or more. Four comparisons at a time do not wait for each other.
-func highest(all []uint32) uint32 {
-	var a, b, c, d uint32
+// beyond reports whether one of the numbers is n or more. n is at most 2^31.
+func beyond(all []uint32, n int) bool {
+	// Two numbers at a time are taken from the two largest ones allowed. Bit 31 of a half tells
+	// that its number was larger, or that the other half was and has borrowed; or it is that of a
+	// number of 2^31 or more.
+	most := uint64(n-1) * (1<<32 + 1)
+	var a, b uint64
 	for ; len(all) >= 4; all = all[4:] {
-		a, b, c, d = max(a, all[0]), max(b, all[1]), max(c, all[2]), max(d, all[3])
+		o := (*[4]uint32)(all)
+		x, y := uint64(o[0])|uint64(o[1])<<32, uint64(o[2])|uint64(o[3])<<32
+		a |= x | (most - x)
+		b |= y | (most - y)
 	}
 	for _, v := range all {
-		a = max(a, v)
+		a |= uint64(v) | (most - uint64(v))
 	}
-	return max(a, b, c, d)
+	return n == 0 || (a|b)&(1<<63|1<<31) != 0
 }

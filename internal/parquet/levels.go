@@ -86,43 +86,87 @@ func (h *hybrid) unpack(out []uint32) error {
 	if uint(len(h.b))*8 < h.bit+uint(len(out))*h.width {
 		return errLevels
 	}
-	mask := uint64(1)<<h.width - 1
+	w, mask := h.width&63, uint64(1)<<h.width-1
 	b, bit, i := h.b, h.bit, 0
 	for ; i < len(out) && bit&7 != 0 && bit>>3+8 <= uint(len(b)); i++ {
 		out[i] = uint32(binary.LittleEndian.Uint64(b[bit>>3:]) >> (bit & 7) & mask)
-		bit += h.width
+		bit += w
 	}
-	if h.width <= 16 && bit&7 == 0 {
-		n := h.eights(out[i:], bit>>3)
-		bit += uint(n) * h.width
+	if bit&7 == 0 {
+		n := 0
+		switch from := b[min(bit>>3, uint(len(b))):]; {
+		case w <= 16:
+			n = narrowEights(out[i:], from, w)
+		case w <= 28:
+			n = wideEights(out[i:], from, w)
+		}
+		bit += uint(n) * w
 		i += n
 	}
 	for ; i < len(out) && bit>>3+8 <= uint(len(b)); i++ {
 		out[i] = uint32(binary.LittleEndian.Uint64(b[bit>>3:]) >> (bit & 7) & mask)
-		bit += h.width
+		bit += w
 	}
 	for ; i < len(out); i++ {
 		var word [8]byte
 		copy(word[:], b[bit>>3:])
 		out[i] = uint32(binary.LittleEndian.Uint64(word[:]) >> (bit & 7) & mask)
-		bit += h.width
+		bit += w
 	}
 	h.bit = bit
 	return nil
 }
 
-// eights reads groups of eight numbers from a byte on, as long as out has room for one. It
-// returns how many numbers that were. Eight numbers take whole bytes.
-func (h *hybrid) eights(out []uint32, from uint) int {
-	w, mask := h.width, uint64(1)<<h.width-1
-	half, shift := 4*w/8, 4*w%8 // where the fifth number begins
-	b, i := h.b[from:], 0
-	for ; i+8 <= len(out) && len(b) >= 16; i, b = i+8, b[w:] {
+// narrowEights and wideEights read groups of eight numbers, which take w whole bytes, as long
+// as out has room for one. They return how many numbers that were. Two neighbours are moved
+// apart in one word, to where they lie in out.
+
+// narrowEights is for numbers of up to 16 bits: a word of 8 bytes holds four.
+func narrowEights(out []uint32, b []byte, w uint) int {
+	low := uint64(1)<<(w&63) - 1
+	high, apart, two := low<<32, (32-w)&63, (2*w)&63
+	half, shift := (4*w/8)&15, (4*w)&7 // where the fifth number begins
+	i := 0
+	for ; i+8 <= len(out) && len(b) >= 24; i, b = i+8, b[w:] {
 		o := (*[8]uint32)(out[i:])
 		x := binary.LittleEndian.Uint64(b)
-		o[0], o[1], o[2], o[3] = uint32(x&mask), uint32(x>>w&mask), uint32(x>>(2*w)&mask), uint32(x>>(3*w)&mask)
+		p := x&low | x<<apart&high
+		o[0], o[1] = uint32(p), uint32(p>>32)
+		x >>= two
+		p = x&low | x<<apart&high
+		o[2], o[3] = uint32(p), uint32(p>>32)
 		x = binary.LittleEndian.Uint64(b[half:]) >> shift
-		o[4], o[5], o[6], o[7] = uint32(x&mask), uint32(x>>w&mask), uint32(x>>(2*w)&mask), uint32(x>>(3*w)&mask)
+		p = x&low | x<<apart&high
+		o[4], o[5] = uint32(p), uint32(p>>32)
+		x >>= two
+		p = x&low | x<<apart&high
+		o[6], o[7] = uint32(p), uint32(p>>32)
+	}
+	return i
+}
+
+// wideEights is for numbers of 17 to 28 bits: a word of 8 bytes holds two, wherever in its
+// first byte they begin.
+func wideEights(out []uint32, b []byte, w uint) int {
+	low := uint64(1)<<(w&63) - 1
+	high, apart := low<<32, (32-w)&63
+	at2, at4, at6 := (2*w/8)&31, (4*w/8)&31, (6*w/8)&31
+	s2, s4, s6 := (2*w)&7, (4*w)&7, (6*w)&7
+	i := 0
+	for ; i+8 <= len(out) && len(b) >= 40; i, b = i+8, b[w:] {
+		o := (*[8]uint32)(out[i:])
+		x := binary.LittleEndian.Uint64(b)
+		p := x&low | x<<apart&high
+		o[0], o[1] = uint32(p), uint32(p>>32)
+		x = binary.LittleEndian.Uint64(b[at2:]) >> s2
+		p = x&low | x<<apart&high
+		o[2], o[3] = uint32(p), uint32(p>>32)
+		x = binary.LittleEndian.Uint64(b[at4:]) >> s4
+		p = x&low | x<<apart&high
+		o[4], o[5] = uint32(p), uint32(p>>32)
+		x = binary.LittleEndian.Uint64(b[at6:]) >> s6
+		p = x&low | x<<apart&high
+		o[6], o[7] = uint32(p), uint32(p>>32)
 	}
 	return i
 }
