@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
@@ -71,10 +70,13 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 				continue
 			}
 		}
-		for i, r := range batch.Recs[from : from+took] {
-			b.Offsets[row+i] = r.Offset
-			if d.eventTime == nil {
-				b.Times[row+i] = r.Time
+		recs := batch.Recs[from : from+took]
+		for i, offsets := 0, b.Offsets[row:][:len(recs)]; i < len(recs); i++ {
+			offsets[i] = recs[i].Offset
+		}
+		if d.eventTime == nil {
+			for i, times := 0, b.Times[row:][:len(recs)]; i < len(recs); i++ {
+				times[i] = recs[i].Time
 			}
 		}
 		b.SetRows(row + took)
@@ -102,12 +104,9 @@ func (d *Decoder) feed(batch *sources.Batch, from int) error {
 	s.feeds = s.feeds[:0]
 	for i := range d.sources {
 		text := d.sources[i].text
-		at := -1
-		for k := range batch.Columns {
-			if batch.Columns[k].Path == text {
-				at = k
-				break
-			}
+		at := i // mostly
+		if at >= len(batch.Columns) || batch.Columns[at].Path != text {
+			at = slices.IndexFunc(batch.Columns, func(c sources.Column) bool { return c.Path == text })
 		}
 		if at < 0 {
 			return fmt.Errorf("decode: the source gives no column %s", text)
@@ -256,129 +255,6 @@ func (f *feed) valid(n int) []byte {
 		return nil
 	}
 	return f.col.Valid[f.slot : f.slot+n]
-}
-
-// numberRows writes a fixed column of numbers or bools.
-func (d *Decoder) numberRows(b *Builder, c *column, row, n int) (int, *fault) {
-	values := b.Columns[c.index].Values
-	switch c.size {
-	case 8:
-		if c.dtype == dataset.Float64 {
-			return fixedRows(d, b, c, frame.View[float64](values), row, n)
-		}
-		return fixedRows(d, b, c, frame.View[int64](values), row, n)
-	case 4:
-		if c.dtype == dataset.Float32 {
-			return fixedRows(d, b, c, frame.View[float32](values), row, n)
-		}
-		return fixedRows(d, b, c, frame.View[int32](values), row, n)
-	}
-	return fixedRows(d, b, c, values, row, n)
-}
-
-func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int) (int, *fault) {
-	width := len(c.sources)
-	mask := b.Columns[c.index].Mask
-	missing := defaultOf[D](c)
-	var bad *fault
-	for e, src := range c.sources {
-		f := &d.columnar.feeds[src]
-		var valid []byte
-		count := n
-		switch {
-		case f.col.Absent:
-			valid, count = noValues(n), 0
-		default:
-			if valid = f.valid(n); valid != nil {
-				if count = sources.CountValid(valid); count == n {
-					valid = nil
-				}
-			}
-		}
-		out, k := dst[row*width+e:], 0
-		var into []D
-		if width == 1 && valid == nil {
-			into = out[:n]
-		}
-		dense, errs := convertValues(d, c, e, f, count, into)
-		if width == 1 && errs == nil && (valid == nil || c.hasDefault || c.mask) {
-			if valid != nil {
-				spread(out[:n], dense, valid, missing)
-			}
-			if c.mask {
-				setMask(mask[row:row+n], valid)
-			}
-			continue
-		}
-		for i := range n {
-			at := i * width
-			switch {
-			case valid != nil && valid[i] == 0:
-				if !c.hasDefault && !c.mask {
-					n, bad = i, &fault{column: c, source: src, none: true, reason: "is missing"}
-				} else {
-					out[at] = missing
-					c.putMask(mask, (row+i)*width+e, 0)
-				}
-			case errs != nil && errs[k] != "":
-				if !d.lenient {
-					n, bad = i, &fault{column: c, source: src, value: f.excerpt(f.value + k), reason: errs[k]}
-				} else {
-					c.errors++
-					out[at] = missing
-					c.putMask(mask, (row+i)*width+e, 0)
-				}
-				k++
-			default:
-				out[at] = dense[k]
-				c.putMask(mask, (row+i)*width+e, 1)
-				k++
-			}
-			if i >= n {
-				break
-			}
-		}
-	}
-	return n, bad
-}
-
-// spread writes values where there are some, and missing elsewhere. dense has room for one
-// value more, so that nothing depends on what is there.
-func spread[D element](out, dense []D, valid []byte, missing D) {
-	switch unsafe.Sizeof(missing) {
-	case 8:
-		spreadBits(bitsAs[uint64](out), bitsAs[uint64](dense[:cap(dense)]), valid, uint64(bitsOf(missing)))
-	case 4:
-		spreadBits(bitsAs[uint32](out), bitsAs[uint32](dense[:cap(dense)]), valid, uint32(bitsOf(missing)))
-	default:
-		spreadBits(bitsAs[uint8](out), bitsAs[uint8](dense[:cap(dense)]), valid, uint8(bitsOf(missing)))
-	}
-}
-
-func spreadBits[U uint64 | uint32 | uint8](out, dense []U, valid []byte, missing U) {
-	out = out[:len(valid)]
-	k := 0
-	for i, v := range valid {
-		here := -U(v) // all bits, or none
-		out[i] = dense[k]&here | missing&^here
-		k += int(v)
-	}
-}
-
-// bitsAs is the same memory as numbers of another type, whose size divides that of D.
-func bitsAs[U, D any](s []D) []U {
-	return unsafe.Slice((*U)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(D))/unsafe.Sizeof(*new(U))))
-}
-
-// setMask marks the rows that have a value; valid is nil if all have.
-func setMask(mask, valid []byte) {
-	if valid != nil {
-		copy(mask, valid)
-		return
-	}
-	for i := range mask {
-		mask[i] = 1
-	}
 }
 
 // noValues is n slots without a value.
@@ -564,7 +440,7 @@ func newListPutter(d *Decoder, c *column, f *feed, values int) listPutter {
 }
 
 func numbersOf[D element](d *Decoder, c *column, f *feed, values int) listPutter {
-	dense, errs := convertValues[D](d, c, 0, f, values, nil)
+	dense, errs := convertValues[D](d, c, 0, f, values)
 	return func(col *frame.Buffers, k int) string {
 		if errs != nil && errs[k] != "" {
 			return errs[k]

@@ -53,38 +53,25 @@ func wholeNumbers(k sources.ValueKind) bool {
 // converted are the values of one dictionary as a column's elements.
 type converted[D element] struct {
 	dict *sources.Dictionary
-	vals []D
+	vals []D      // by entry
 	errs []string // by entry; nil: none is bad
+	room []D      // for vals, unless they lie in the dictionary
 }
 
 // convertValues gives the next count values of a feed as elements of the column; errs,
-// unless nil, says what is wrong with each. They lie in into, unless that is nil, else in
-// scratch memory with room for one more.
-func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int, into []D) (vals []D, errs []string) {
-	for len(c.dicts) <= e {
-		c.dicts = append(c.dicts, nil)
-	}
-	scratch := into
-	if into == nil {
-		scratch = scratchOf[D](d, count+1)[:count]
-	}
+// unless nil, says what is wrong with each. They lie in scratch memory with room for one more.
+func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int) (vals []D, errs []string) {
+	scratch := scratchOf[D](d, count+1)[:count]
 	if count == 0 {
 		return scratch, nil
 	}
 	if f.col.Dict == nil {
-		errs = convert[D](c, f.col.Kind, f.col.Values, f.col.Offsets, f.value, scratch)
+		errs = convert(c, f.col.Kind, f.col.Values, f.col.Offsets, f.value, scratch)
 		return scratch, errs
 	}
-	known, _ := c.dicts[e].(*converted[D])
-	if known == nil || known.dict != f.col.Dict {
-		known = &converted[D]{dict: f.col.Dict, vals: make([]D, f.col.Dict.Len)}
-		known.errs = convert[D](c, f.col.Kind, f.col.Dict.Values, f.col.Dict.Offsets, 0, known.vals)
-		c.dicts[e] = known
-	}
+	known := dictionaryOf[D](c, e, f.col)
 	index := f.col.Entries[f.value : f.value+count]
-	for i, k := range index {
-		scratch[i] = known.vals[k]
-	}
+	lookUp(scratch, known.vals, index)
 	if known.errs != nil {
 		errs = make([]string, count)
 		for i, k := range index {
@@ -92,6 +79,43 @@ func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int, 
 		}
 	}
 	return scratch, errs
+}
+
+// dictionaryOf converts the dictionary of a column, if it is not the one of the last call.
+func dictionaryOf[D element](c *column, e int, col *sources.Column) *converted[D] {
+	for len(c.dicts) <= e {
+		c.dicts = append(c.dicts, nil)
+	}
+	known, _ := c.dicts[e].(*converted[D])
+	if known != nil && known.dict == col.Dict {
+		return known
+	}
+	if known == nil {
+		known = &converted[D]{}
+		c.dicts[e] = known
+	}
+	n := col.Dict.Len
+	known.dict, known.errs = col.Dict, nil
+	if same := valuesAs[D](col.Dict.Values); c.hash == nil && col.Kind == sameKind[D]() && len(same) >= n {
+		known.vals, known.room = same[:n], nil
+		return known
+	}
+	if cap(known.room) < n {
+		known.room = make([]D, n)
+	}
+	known.vals = known.room[:n]
+	known.errs = convert(c, col.Kind, col.Dict.Values, col.Dict.Offsets, 0, known.vals)
+	return known
+}
+
+// valuesAs is b as elements, without a copy; nil if it does not lie as elements have to.
+func valuesAs[D element](b []byte) []D {
+	size := int(unsafe.Sizeof(*new(D)))
+	at := unsafe.SliceData(b)
+	if len(b) < size || uintptr(unsafe.Pointer(at))%uintptr(size) != 0 {
+		return nil
+	}
+	return unsafe.Slice((*D)(unsafe.Pointer(at)), len(b)/size)
 }
 
 // scratchOf is room for n elements, reused by the next call.
@@ -221,12 +245,14 @@ func words32(b []byte, first, n int) []uint32 {
 
 // hashValues hashes text as it is, and numbers and bools as JSON writes them.
 func hashValues[D element](c *column, kind sources.ValueKind, values []byte, offsets []int32, first int, out []D) {
+	if kind == sources.BytesValues {
+		hashTexts(c.hash, values, offsets[first:], out)
+		return
+	}
 	var room [20]byte
 	for i := range out {
 		var v []byte
 		switch kind {
-		case sources.BytesValues:
-			v = values[offsets[first+i]:offsets[first+i+1]]
 		case sources.BoolValues:
 			v = strconv.AppendBool(room[:0], values[first+i] != 0)
 		case sources.Int32Values:
@@ -237,6 +263,18 @@ func hashValues[D element](c *column, kind sources.ValueKind, values []byte, off
 			v = strconv.AppendInt(room[:0], int64(binary.LittleEndian.Uint64(values[8*(first+i):])), 10)
 		}
 		out[i] = D(c.hash.bytes(v))
+	}
+}
+
+// hashTexts hashes text where it lies, if enough bytes follow it.
+func hashTexts[D element](h *hasher, values []byte, offsets []int32, out []D) {
+	base := unsafe.Pointer(unsafe.SliceData(values))
+	for i := range out {
+		if from, to := int(offsets[i]), int(offsets[i+1]); 0 <= from && from <= to && to <= len(values)-pad {
+			out[i] = D(h.remainder(h.sum(base, from, to-from)))
+		} else {
+			out[i] = D(h.bytes(values[from:to]))
+		}
 	}
 }
 

@@ -32,7 +32,8 @@
 //	              taken back; protoput.go values into their cells
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
-//	columnar.go   rows of columns into columns; columnvalues.go their values;
+//	columnar.go   rows of columns into columns; columnnumbers.go those of numbers;
+//	              columnvalues.go their values;
 //	              shaped.go lists of a fixed length
 //	eventtime.go  a slot as event time
 //	swar.go       8 bytes in one word

@@ -38,7 +38,7 @@ func shapedOf[D element](d *Decoder, b *Builder, c *column, dst []D, row, n, bas
 		if valid = f.valid(slots); valid != nil {
 			count = sources.CountValid(valid)
 		}
-		dense, errs = convertValues[D](d, c, 0, f, count, nil)
+		dense, errs = convertValues[D](d, c, 0, f, count)
 	}
 	slot, k := 0, 0 // of valid, of dense
 	for i := range n {

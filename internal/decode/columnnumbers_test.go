@@ -1,0 +1,111 @@
+package decode
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/headrace/headrace/sources"
+)
+
+func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range 70 {
+		vals := make([]float32, 1+rng.IntN(40))
+		for i := range vals {
+			vals[i] = rng.Float32()
+		}
+		for _, share := range []float32{0, 0.1, 0.5, 0.9, 1} {
+			var want, all []float32
+			var index []uint32
+			valid := make([]byte, n)
+			for i := range valid {
+				if want = append(want, -7); rng.Float32() < share {
+					k := rng.IntN(len(vals))
+					valid[i], want[i] = 1, vals[k]
+					index, all = append(index, uint32(k)), append(all, vals[k])
+				}
+			}
+			got := make([]float32, n+1)
+			lookUpValid(got[:n], vals, index, valid, -7)
+			if !slices.Equal(got[:n], want) || got[n] != 0 {
+				t.Fatalf("valid rows %v became %v, want %v", valid, got, want)
+			}
+			got = make([]float32, len(index)+1)
+			lookUp(got[:len(index)], vals, index)
+			if !slices.Equal(got[:len(index)], all) || got[len(index)] != 0 {
+				t.Fatalf("%v became %v, want %v", index, got, all)
+			}
+		}
+	}
+}
+
+// Text is hashed where it lies, except for the last bytes of a piece of memory.
+func TestTextsAreHashedWhereverTheyLie(t *testing.T) {
+	h := newHasher(1<<20, "salt")
+	var data []byte
+	offsets := []int32{0}
+	for n := range 200 {
+		data = append(data, bytes.Repeat([]byte{byte(n)}, n%45)...)
+		offsets = append(offsets, int32(len(data)))
+	}
+	data = slices.Clip(data)
+	got := make([]int64, len(offsets)-1)
+	hashTexts(h, data, offsets, got)
+	for i, v := range got {
+		if want := h.bytes(bytes.Clone(data[offsets[i]:offsets[i+1]])); v != want {
+			t.Errorf("text %d hashes to %d, want %d", i, v, want)
+		}
+	}
+}
+
+// A file's values may begin at any byte.
+func TestADictionaryMayLieAnywhere(t *testing.T) {
+	values := int64s(5, 6, 1<<40)
+	memory := make([]byte, len(values)+8)
+	for shift := range 8 {
+		d := columnarDecoder(t, "fail", "{name: n, path: n, dtype: int64}")
+		b, err := d.NewBuilder(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := memory[shift:][:len(values):len(values)]
+		copy(at, values)
+		batch := &sources.Batch{Recs: []sources.Record{{Offset: 0, Next: 1}, {Offset: 1, Next: 2}},
+			Columns: []sources.Column{{Path: "/n", Kind: sources.Int64Values, Dict: &sources.Dictionary{Len: 3, Values: at}, Entries: []uint32{2, 0}}}}
+		if n, err := d.Append(b, batch, 0, 4); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		if got := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b.Columns[0].Values))), 2); got[0] != 1<<40 || got[1] != 5 {
+			t.Errorf("shifted by %d bytes: %v", shift, got)
+		}
+	}
+}
+
+// A dictionary of the same size follows, and the memory of what was converted is used again.
+func TestANewDictionaryIsConvertedAnew(t *testing.T) {
+	d := columnarDecoder(t, "fail", "{name: n, path: n, dtype: int64}", "{name: f, path: n, dtype: float64}", "{name: h, path: s, dtype: int64, hash: {buckets: 0}}")
+	b, err := d.NewBuilder(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round, words := range [][]string{{"a", "b"}, {"c", "d"}, {"e"}} {
+		v, ends := texts(words...)
+		numbers := &sources.Dictionary{Len: 2, Values: int64s(int64(10*round), int64(10*round+1))}
+		batch := &sources.Batch{Recs: []sources.Record{{Offset: 0, Next: 1}}, Columns: []sources.Column{
+			{Path: "/n", Kind: sources.Int64Values, Dict: numbers, Entries: []uint32{1}},
+			{Path: "/s", Kind: sources.BytesValues, Dict: &sources.Dictionary{Len: len(words), Values: v, Offsets: ends}, Entries: []uint32{0}}}}
+		if n, err := d.Append(b, batch, 0, 4); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		n := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b.Columns[0].Values))), 1)[0]
+		f := unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(b.Columns[1].Values))), 1)[0]
+		h := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b.Columns[2].Values))), 1)[0]
+		if want := int64(10*round + 1); n != want || f != float64(want) || h != Hash64([]byte(words[0]), 0, "") {
+			t.Errorf("round %d: %d, %g, %d", round, n, f, h)
+		}
+		b.Reset()
+	}
+}
