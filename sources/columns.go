@@ -1,6 +1,9 @@
 package sources
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
 
 // ValueKind is the type of a Column's values.
 type ValueKind uint8
@@ -37,9 +40,10 @@ type Column struct {
 	// BytesValues, value i is Values[Offsets[i]:Offsets[i+1]].
 	Values  []byte
 	Offsets []int32
-	// If Dict is not nil, value i is its entry Entries[i] instead.
+	// If Dict is not nil, value i is its entry Entries[i] instead. Use sets it.
 	Dict    *Dictionary
 	Entries []uint32
+	used    *Dictionary // by Use
 
 	List   bool // the column is a list, also if it has no row and Ends is empty
 	Absent bool // the file has no such field: every row is null, and nothing above is set
@@ -48,17 +52,52 @@ type Column struct {
 // PerDay is Column.TicksPerSecond for dates.
 const PerDay = -1
 
-// Dictionary has the distinct values of a piece of a column. It never changes.
+// Dictionary has the distinct values of a piece of a column. It does not change as long as a
+// Column has it.
 type Dictionary struct {
 	Len     int
 	Values  []byte
 	Offsets []int32 // only of BytesValues; Len+1 of them
+
+	users atomic.Int32
+	free  func(*Dictionary)
+}
+
+// Share counts who uses the dictionary: its maker, until it calls Release, and the columns that
+// were told to Use it. Once nobody does, free may give the memory of its values to others. A
+// column that is thrown away without Reset counts for ever, and the garbage collector has the
+// memory then. Of a copied Column, reset no more than one.
+func (d *Dictionary) Share(free func(*Dictionary)) {
+	d.free = free
+	d.users.Store(1)
+}
+
+// Release says that the maker of a shared dictionary uses it no more.
+func (d *Dictionary) Release() {
+	if d.free != nil && d.users.Add(-1) == 0 {
+		d.free(d)
+	}
+}
+
+// Use makes d the column's dictionary, or nil: it has none.
+func (c *Column) Use(d *Dictionary) {
+	if c.Dict = d; c.used == d {
+		return
+	}
+	if d != nil {
+		d.users.Add(1)
+	}
+	if c.used != nil {
+		c.used.Release()
+	}
+	c.used = d
 }
 
 // Reset empties the column and keeps its memory.
 func (c *Column) Reset() {
 	c.Ends, c.Valid, c.Values, c.Offsets, c.Entries = c.Ends[:0], c.Valid[:0], c.Values[:0], c.Offsets[:0], c.Entries[:0]
-	c.Dict, c.Absent = nil, false
+	c.Use(nil)
+	c.Absent = false
 }
 
 // CountValid returns how many slots are not null.

@@ -127,7 +127,7 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 				continue
 			}
 		}
-		b, err := c.win.body(h)
+		b, err := c.body(h)
 		if err != nil {
 			return passed, err
 		}
@@ -149,6 +149,19 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 	return passed, nil
 }
 
+// close leaves the column's buffers to others.
+func (c *chunk) close() {
+	leave(c.win.b)
+	leave(c.page)
+	leave(c.reps)
+	leave(c.defs)
+	c.vals.leave()
+	if c.dict != nil {
+		c.dict.Release()
+	}
+	c.win.b, c.page, c.reps, c.defs, c.dict = nil, nil, nil, nil, nil
+}
+
 // account counts what the page takes.
 func (c *chunk) account() error {
 	now := int64(cap(c.page)+cap(c.win.b)+cap(c.reps)+cap(c.defs)+len(c.vals.data)) + 4*int64(len(c.vals.offsets))
@@ -156,10 +169,25 @@ func (c *chunk) account() error {
 		now += int64(len(c.dict.Values)) + 4*int64(len(c.dict.Offsets))
 	}
 	c.un.taken += now - c.taken
-	if c.taken = now; c.un.taken > c.un.most {
+	if c.taken = now; c.un.taken+int64(cap(c.un.packed)) > c.un.most {
 		return fmt.Errorf("the current pages of all columns take more than %d MiB; read fewer columns, or write the file with smaller pages", c.un.most>>20)
 	}
 	return nil
+}
+
+// unpack gives the size bytes that b unpacks to. They lie in c.page, or in the window if the
+// codec is none.
+func (c *chunk) unpack(b []byte, size int) ([]byte, error) {
+	if c.codec == uncompressed {
+		return c.un.unpack(c.codec, nil, b, size)
+	}
+	to := c.page
+	c.page = nil // room may leave it to others, also before an error
+	b, err := c.un.unpack(c.codec, to, b, size)
+	if err == nil {
+		c.page = b
+	}
+	return b, err
 }
 
 func (c *chunk) dictionary(h pageHeader, b []byte) error {
@@ -169,7 +197,16 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 	case c.dict != nil:
 		return errors.New("it has two dictionaries")
 	}
-	b, err := c.un.unpack(c.codec, nil, b, int(h.unpacked))
+	size, alone := int(h.unpacked), c.leaf.typ != byteArray
+	var err error
+	switch {
+	case !alone || c.codec == uncompressed:
+		b, err = c.unpack(b, size)
+	case c.codec == brotliCodec || !fits(c.codec, b, size):
+		b, err = c.un.unpack(c.codec, nil, b, size)
+	default: // the values are handed on: they lie in memory of their own
+		b, err = c.un.unpack(c.codec, take(size), b, size)
+	}
 	if err != nil {
 		return err
 	}
@@ -177,10 +214,10 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.codec == uncompressed { // b is the window's memory
-		v.data = append([]byte(nil), v.data...)
+	if alone && c.codec == uncompressed { // b is the window's memory
+		v.data = append(take(len(v.data))[:0], v.data...)
 	}
-	c.dict = &sources.Dictionary{Len: v.n, Values: v.data, Offsets: v.offsets}
+	c.dict = share(v)
 	for i := range v.offsets[min(1, len(v.offsets)):] {
 		c.longest = max(c.longest, int64(v.offsets[i+1]-v.offsets[i]))
 	}
@@ -188,12 +225,9 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 }
 
 func (c *chunk) dataV1(h pageHeader, b []byte) error {
-	b, err := c.un.unpack(c.codec, c.page, b, int(h.unpacked))
+	b, err := c.unpack(b, int(h.unpacked))
 	if err != nil {
 		return err
-	}
-	if c.codec != uncompressed {
-		c.page = b
 	}
 	part := func(name int) ([]byte, error) {
 		if h.levels[name] != rleEncoding {
@@ -229,11 +263,8 @@ func (c *chunk) dataV2(h pageHeader, b []byte) error {
 	reps, defs, rest := b[:h.repBytes], b[h.repBytes:n], b[n:]
 	if !h.plain {
 		var err error
-		if rest, err = c.un.unpack(c.codec, c.page, rest, int(int64(h.unpacked)-n)); err != nil {
+		if rest, err = c.unpack(rest, int(int64(h.unpacked)-n)); err != nil {
 			return err
-		}
-		if c.codec != uncompressed {
-			c.page = rest
 		}
 	}
 	return c.begin(h, reps, defs, rest)
@@ -254,7 +285,7 @@ func (c *chunk) begin(h pageHeader, reps, defs, b []byte) error {
 	if err != nil {
 		return err
 	}
-	c.vals = values{}
+	c.vals.leave()
 	switch {
 	case h.encoding == rleDictionary || h.encoding == plainDictionary:
 		if c.coding = inDict; c.dict == nil {

@@ -13,6 +13,7 @@
 //	leaves.go    the fields that a column can be made of
 //	file.go      Open, and what a file says of itself
 //	page.go      a page's bytes: CRC, decompression
+//	memory.go    buffers and dictionaries, which one reader leaves to the next
 //	levels.go    definition and repetition levels, and dictionary indices
 //	values.go    PLAIN and BYTE_STREAM_SPLIT; delta.go the delta encodings
 //	kinds.go     physical and logical types to kinds of values

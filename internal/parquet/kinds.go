@@ -83,6 +83,16 @@ type values struct {
 	n       int
 	data    []byte
 	offsets []int32
+	own     bool // they lie in no page
+}
+
+// leave leaves the memory of values that lie in no page.
+func (v *values) leave() {
+	if v.own {
+		leave(v.data)
+		leaveOffsets(v.offsets)
+	}
+	*v = values{}
 }
 
 // normalize turns values as they lie in a page into those of the leaf's kind.

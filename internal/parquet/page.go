@@ -48,7 +48,8 @@ var errUnpacked = errors.New("a page unpacks to another size than it says")
 type unpacker struct {
 	check  func() error // asked before each page; nil: never
 	taken  int64        // bytes that the columns' pages and dictionaries take
-	most   int64        // of taken
+	most   int64        // of taken and packed
+	packed []byte       // a large page, while it is unpacked
 	zstd   *zstd.Decoder
 	gzip   *gzip.Reader
 	brotli *brotli.Reader
@@ -59,16 +60,25 @@ func (u *unpacker) close() {
 		u.zstd.Close()
 		u.zstd = nil
 	}
+	leave(u.packed)
+	u.packed = nil
+}
+
+// fits reports whether the codec can make so much of src, as far as that is known.
+func fits(codec int32, src []byte, size int) bool {
+	switch codec {
+	case uncompressed, brotliCodec:
+		return true
+	case zstdCodec: // a block has at least 4 bytes and makes at most 128 KiB of them
+		return size>>17 <= len(src)/4
+	}
+	return size <= 1<<20 || size/1100 <= len(src)
 }
 
 // unpack gives the size bytes that src unpacks to, in dst's memory if there is enough.
 // Memory is taken only if the codec can make so much of so little.
 func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error) {
-	// A block of ZSTD has at least 4 bytes and makes at most 128 KiB of them.
-	if codec == zstdCodec && size>>17 > len(src)/4 {
-		return nil, errUnpacked
-	}
-	if codec != uncompressed && codec != zstdCodec && codec != brotliCodec && size > 1<<20 && size/1100 > len(src) {
+	if !fits(codec, src, size) {
 		return nil, errUnpacked
 	}
 	if size == 0 && len(src) == 0 {
@@ -96,7 +106,7 @@ func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error
 				return nil, err
 			}
 		}
-		out, err := u.zstd.DecodeAll(src, dst[:0])
+		out, err := u.zstd.DecodeAll(src, room(dst, size)[:0])
 		if err == nil && len(out) != size {
 			err = errUnpacked
 		}
@@ -110,13 +120,6 @@ func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error
 		return out, err
 	}
 	return nil, checkCodec(codec)
-}
-
-func room(b []byte, n int) []byte {
-	if cap(b) < n {
-		return make([]byte, n)
-	}
-	return b[:n]
 }
 
 func (u *unpacker) gunzip(out, src []byte) ([]byte, error) {
@@ -180,7 +183,7 @@ type window struct {
 	b       []byte
 }
 
-const readAhead = 1 << 20
+const readAhead = 256 << 10
 
 // peek gives up to n bytes from at on; fewer only at the chunk's end.
 func (w *window) peek(n int) ([]byte, error) {
@@ -223,16 +226,26 @@ func (w *window) header() (pageHeader, error) {
 	}
 }
 
-// body gives the page's bytes as they lie in the file, and passes them.
-func (w *window) body(h pageHeader) ([]byte, error) {
-	b, err := w.peek(int(h.packed))
+// body gives the page's bytes as they lie in the file, and passes them. What a page has that is
+// not packed is read there as long as the page lasts; all of another one is unpacked at once, so
+// a large one lies in memory that all columns share.
+func (c *chunk) body(h pageHeader) ([]byte, error) {
+	w, n := &c.win, int(h.packed)
+	var b []byte
+	var err error
+	if n > readAhead && c.codec != uncompressed && h.typ != dataPageV2 {
+		c.un.packed = room(c.un.packed, n) // header has seen that the chunk has so many bytes
+		b, err = c.un.packed, readAt(w.r, c.un.packed, w.at)
+	} else {
+		b, err = w.peek(n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(b) < int(h.packed) {
+	if len(b) < n {
 		return nil, errPageHeader
 	}
-	w.at += int64(h.packed)
+	w.at += int64(n)
 	if h.hasCRC && crc32.ChecksumIEEE(b) != h.crc {
 		return nil, errors.New("a page's CRC is not that of its bytes: the file is damaged")
 	}

@@ -87,7 +87,7 @@ func (c *chunk) jump(f *File, rows, row int64) (passed int64, err error) {
 		if h.typ != dictionaryPage {
 			return 0, errIndex
 		}
-		b, err := c.win.body(h)
+		b, err := c.body(h)
 		if err == nil {
 			err = c.dictionary(h, b)
 		}

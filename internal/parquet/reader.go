@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -62,7 +63,19 @@ func (r *Reader) Use(in io.ReaderAt) { r.in.ReaderAt = in }
 // its error ends the reading.
 func (r *Reader) Bound(row int64, check func() error) { r.limit, r.un.check = row, check }
 
-func (r *Reader) Close() { r.un.close() }
+// Close ends the reading. The rows that Next has given stay as they are.
+func (r *Reader) Close() {
+	r.un.close()
+	for i, c := range r.cols {
+		if c != nil {
+			c.close()
+			r.cols[i] = nil
+		}
+	}
+	if r.err == nil {
+		r.err = errors.New("the reading was closed")
+	}
+}
 
 // Failed: an error was met; the Reader is of no more use.
 func (r *Reader) Failed() bool { return r.err != nil }
@@ -282,4 +295,15 @@ func addSizes(rows []int64, col *sources.Column) {
 			value++
 		}
 	}
+}
+
+// RowTooLarge is a row that takes more bytes than a Reader may read.
+type RowTooLarge struct {
+	Row    int64  // of its group
+	Column string // that takes the most
+	Size   int64  // as far as the row was read
+}
+
+func (e *RowTooLarge) Error() string {
+	return fmt.Sprintf("column %s: row %d takes %d bytes or more", e.Column, e.Row, e.Size)
 }

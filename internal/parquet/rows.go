@@ -3,7 +3,6 @@ package parquet
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -57,6 +56,9 @@ func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 		values := k
 		switch {
 		case len(c.defs) > 0:
+			if len(col.Valid) == 0 {
+				col.Valid = slices.Grow(col.Valid, min(l.rows, maxRoom))
+			}
 			col.Valid = appendOnes(col.Valid, have-len(col.Valid))
 			col.Valid = append(col.Valid, c.defs[c.entry:c.entry+k]...)
 			valid := col.Valid[have:]
@@ -69,12 +71,18 @@ func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 		}
 		c.entry += k
 		have += k
+		if c.coding == inDict && cap(col.Entries) == 0 {
+			col.Entries = make([]uint32, 0, min(l.rows, maxRoom))
+		}
 		if err := c.give(values, col); err != nil {
 			return have, err
 		}
 	}
 	return have, nil
 }
+
+// maxRoom is how many rows a column gets room for at once.
+const maxRoom = 16 << 10
 
 func appendOnes(b []byte, n int) []byte {
 	for ; n > 0; n-- {
@@ -264,15 +272,17 @@ func (c *chunk) give(k int, col *sources.Column) error {
 			return appendEntries(col, c.dict, index)
 		}
 		at := len(col.Entries)
-		col.Dict, col.Entries = c.dict, slices.Grow(col.Entries, k)[:at+k]
+		col.Use(c.dict)
+		col.Entries = slices.Grow(col.Entries, k)[:at+k]
 		return c.entriesOf(col.Entries[at:])
 	case inRuns:
 		at := len(col.Values)
-		col.Dict, col.Values = nil, slices.Grow(col.Values, k)[:at+k]
+		col.Use(nil)
+		col.Values = slices.Grow(col.Values, k)[:at+k]
 		_, err := c.in.levels(col.Values[at:], 1)
 		return err
 	}
-	col.Dict = nil
+	col.Use(nil)
 	if size := col.Kind.Size(); size > 0 {
 		col.Values = append(col.Values, c.vals.data[size*from:size*c.val]...)
 		return nil
@@ -327,8 +337,10 @@ func (c *chunk) spread(col *sources.Column, most int64) error {
 		c.big = size
 		return nil
 	}
-	col.Dict, col.Entries = nil, nil
-	return appendEntries(col, d, index)
+	col.Entries = nil
+	err := appendEntries(col, d, index)
+	col.Use(nil)
+	return err
 }
 
 // appendEntries appends entries of a dictionary to col as values.
@@ -351,6 +363,7 @@ func (c *chunk) skip(n int64) error {
 		rows := c.rest.take(&col)
 		col.Kind, col.List = c.rest.col.Kind, c.leaf.rep > 0
 		c.rest.keep(&col, k, rows)
+		col.Use(nil)
 	}
 	if n == 0 {
 		return nil
@@ -430,7 +443,7 @@ func (r *rest) take(col *sources.Column) int {
 	col.Values, k.Values = k.Values, col.Values
 	col.Offsets, k.Offsets = k.Offsets, col.Offsets
 	col.Entries, k.Entries = k.Entries, col.Entries
-	col.Dict = k.Dict
+	col.Use(k.Dict)
 	r.clear()
 	return n
 }
@@ -464,7 +477,7 @@ func (r *rest) keep(col *sources.Column, n, rows int) {
 	size := col.Kind.Size()
 	switch {
 	case col.Dict != nil:
-		k.Dict = col.Dict
+		k.Use(col.Dict)
 		k.Entries = append(k.Entries, col.Entries[values:]...)
 		col.Entries = col.Entries[:values]
 	case size > 0:
@@ -478,15 +491,4 @@ func (r *rest) keep(col *sources.Column, n, rows int) {
 		k.Values = append(k.Values, col.Values[at:]...)
 		col.Offsets, col.Values = col.Offsets[:values+1], col.Values[:at]
 	}
-}
-
-// RowTooLarge is a row that takes more bytes than a Reader may read.
-type RowTooLarge struct {
-	Row    int64  // of its group
-	Column string // that takes the most
-	Size   int64  // as far as the row was read
-}
-
-func (e *RowTooLarge) Error() string {
-	return fmt.Sprintf("column %s: row %d takes %d bytes or more", e.Column, e.Row, e.Size)
 }

@@ -30,6 +30,7 @@ func (n *node) decode(b []byte, count int, encoding int32) (values, error) {
 	case encoding == plainEncoding && n.typ == boolean:
 		v.data, err = plainBools(b, count)
 	case encoding == plainEncoding && n.typ == byteArray:
+		v.own = true
 		v.data, v.offsets, err = plainBytes(b, count)
 	case encoding == plainEncoding:
 		w := n.width()
@@ -86,8 +87,11 @@ func plainBytes(b []byte, n int) ([]byte, []int32, error) {
 	if n > len(b)/4 {
 		return nil, nil, errShortPage
 	}
-	data, offsets := make([]byte, 0, len(b)-4*n), make([]int32, 1, n+1)
-	for range n {
+	// Short values are copied as a word of 8 bytes, of which the next value overwrites the rest.
+	data, offsets := take(len(b)-4*n+8), takeOffsets(n+1)
+	offsets[0] = 0
+	at := 0
+	for i := range n {
 		if len(b) < 4 {
 			return nil, nil, errShortPage
 		}
@@ -95,11 +99,16 @@ func plainBytes(b []byte, n int) ([]byte, []int32, error) {
 		if b = b[4:]; uint64(size) > uint64(len(b)) {
 			return nil, nil, errShortPage
 		}
-		data = append(data, b[:size]...)
-		offsets = append(offsets, int32(len(data)))
+		if size <= 8 && len(b) >= 8 && at+8 <= len(data) {
+			binary.LittleEndian.PutUint64(data[at:], binary.LittleEndian.Uint64(b))
+			at += int(size)
+		} else {
+			at += copy(data[at:], b[:size])
+		}
+		offsets[i+1] = int32(at)
 		b = b[size:]
 	}
-	return data, offsets, nil
+	return data[:at], offsets, nil
 }
 
 func byteStreamSplit(b []byte, n, width int) ([]byte, error) {

@@ -40,6 +40,7 @@ type writtenPage struct {
 	encoding   int64
 	reps, defs []byte
 	values     []byte
+	v2         bool // version 2, and not packed, whatever the codec; not of lists
 }
 
 // writtenColumn is an optional field, or an optional list of optional elements.
@@ -50,6 +51,7 @@ type writtenColumn struct {
 	list   bool
 	dict   [][]byte // PLAIN, without lengths
 	pages  []writtenPage
+	codec  int64
 	values int64 // as the footer says; 0: those of the pages
 }
 
@@ -95,13 +97,28 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 		}
 		p.data = int64(len(file))
 		for _, page := range c.pages {
+			p.values += int64(page.entries)
+			if page.v2 {
+				b := slices.Concat(page.defs, page.values)
+				file = append(file, header(dataPageV2, len(b), func(w *compact) {
+					w.field(8, tStruct)
+					w.begin()
+					w.i32(1, int64(page.entries))
+					w.i32(3, int64(page.entries))
+					w.i32(4, page.encoding)
+					w.i32(5, int64(len(page.defs)))
+					w.field(7, tFalse)
+					w.end()
+				})...)
+				file = append(file, b...)
+				continue
+			}
 			var b []byte
 			if c.list {
 				b = append(binary.LittleEndian.AppendUint32(b, uint32(len(page.reps))), page.reps...)
 			}
 			b = append(binary.LittleEndian.AppendUint32(b, uint32(len(page.defs))), page.defs...)
 			b = append(b, page.values...)
-			p.values += int64(page.entries)
 			file = append(file, header(dataPage, len(b), func(w *compact) {
 				w.field(5, tStruct)
 				w.begin()
@@ -160,7 +177,8 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 	w.list(4, tStruct, 1)
 	w.begin()
 	w.list(1, tStruct, len(cols))
-	for i, p := range places {
+	for i, c := range cols {
+		p := places[i]
 		size := end - p.at
 		if i+1 < len(places) {
 			size = places[i+1].at - p.at
@@ -169,7 +187,7 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 		w.i64(2, p.at)
 		w.field(3, tStruct)
 		w.begin()
-		w.i32(4, uncompressed)
+		w.i32(4, c.codec)
 		w.i64(5, p.values)
 		w.i64(6, size)
 		w.i64(7, size)
