@@ -10,9 +10,16 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// mostRegions is how many regions one data connection has at most. A trainer that is
-// faster than its input has no use for more.
-const mostRegions = 12
+// A data connection has up to fewRegions regions of any size. It has more, up to mostRegions, as
+// long as they have no more than regionBytes. A trainer that is slower than its input leaves
+// frames waiting, up to streamBytes, and those are made in regions too. With fewRegions only,
+// most frames of such a trainer would go over the socket, and it is the one that has no time
+// for a copy.
+const (
+	fewRegions  = 12
+	mostRegions = 64
+	regionBytes = streamBytes + streamBytes/2
+)
 
 // regions are the shared memory that the frames of one data connection are made in.
 //
@@ -58,7 +65,8 @@ func (rs *regions) offer(size, need int) (r *region, fd int, err error) {
 	need = rs.usual
 	page := unix.Getpagesize()
 	need = (need + need/8 + page) &^ (page - 1) // frames of strings are not all alike
-	if rs.vain || len(rs.all) >= mostRegions || rs.bytes+need > rs.limit {
+	n := len(rs.all)
+	if rs.vain || n >= mostRegions || n >= fewRegions && rs.bytes+need > regionBytes || rs.bytes+need > rs.limit {
 		return nil, -1, nil
 	}
 	size = need

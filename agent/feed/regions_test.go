@@ -192,3 +192,33 @@ func TestSharedMemoryIsOneForBothAndKeepsItsSize(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Regions for all frames that may wait, if those are small; a few large ones.
+func TestASlowTrainersFramesFindRegions(t *testing.T) {
+	for _, c := range []struct{ size, want int }{
+		{64 << 10, mostRegions},
+		{2 << 20, regionBytes / (2<<20 + 2<<20/8 + 4096)},
+		{16 << 20, fewRegions},
+	} {
+		rs := newRegions(1 << 30)
+		for {
+			r, fd, err := rs.offer(c.size, c.size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r == nil {
+				break
+			}
+			if err := unix.Close(fd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(rs.all); n != c.want {
+			t.Errorf("%d regions for frames of %d bytes, want %d", n, c.size, c.want)
+		}
+		if c.size == 2<<20 && rs.bytes < streamBytes {
+			t.Errorf("regions have %d bytes, and frames of %d may wait", rs.bytes, streamBytes)
+		}
+		rs.close()
+	}
+}
