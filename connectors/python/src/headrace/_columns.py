@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Union, overload
 
 import numpy as np
@@ -46,6 +47,15 @@ class Column:
     def elements(self) -> int:
         """Values per row of a fixed column."""
         return math.prod(self.shape)
+
+    @cached_property
+    def plain(self) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...]] | None:
+        """Of a column of numbers, one value or as many in each row: its name, its first buffer,
+        the bytes of a row, and an array's dtype and shape. None: it is another one, or of bools."""
+        if self.ragged or self.binary or self.dtype == "bool":
+            return None
+        dtype = DTYPES[self.dtype]
+        return self.name, self.first, dtype.itemsize * self.elements, dtype, self.shape
 
     @property
     def buffers(self) -> int:

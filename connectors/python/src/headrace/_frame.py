@@ -143,7 +143,7 @@ def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names
 
     lay = _Layer(payload, table)
     frame.offsets = lay.fixed(0, _INT64, (rows,))
-    frame.columns = {c.name: lay.column(c, rows) for c in columns}
+    frame.columns = lay.columns(columns, rows)
     masks = {c.name: lay.mask(c, rows) for c in columns if c.mask}
     frame.masks = masks or _NO_MASKS
     return frame
@@ -157,6 +157,20 @@ class _Layer:
     def __init__(self, payload: NDArray[np.uint8], table: tuple[int, ...]) -> None:
         self._payload = payload
         self._table = table
+
+    def columns(self, columns: tuple[Column, ...], rows: int) -> dict[str, Values]:
+        laid: dict[str, Values] = {}
+        payload, table = self._payload, self._table
+        for c in columns:
+            plain = c.plain
+            if plain is not None:  # most columns are, and this takes half the time of column()
+                name, number, width, dtype, shape = plain
+                at = table[2 * number]
+                if table[2 * number + 1] == rows * width and not at % ALIGN:
+                    laid[name] = np.ndarray((rows, *shape) if shape else (rows,), dtype, payload, at)
+                    continue
+            laid[c.name] = self.column(c, rows)
+        return laid
 
     def column(self, c: Column, rows: int) -> Values:
         dtype = DTYPES[c.dtype]
