@@ -90,7 +90,7 @@ func (k *letters) write(ctx context.Context, d *serve.DeadLetters) error {
 	for i := range d.Letters {
 		l := &d.Letters[i]
 		out := deadletter.Letter{Dataset: d.Dataset, Partition: l.Identity, Label: l.Label, Pass: l.Pass, Segment: l.Segment, Name: l.SegmentName,
-			Offset: l.Start, End: l.End, Column: l.Column, Kind: l.Kind, Reason: l.Reason, Size: l.Size, Value: l.Value, Key: l.Key}
+			Offset: l.Start, End: l.End, Column: l.Column, Kind: l.Kind, Reason: l.Reason, Size: l.Size, Value: l.Value, Key: l.Key, Form: l.Form}
 		out.Fill(l.When)
 		line, err := out.Encode()
 		if err != nil {

@@ -49,8 +49,8 @@ const (
 	maxBadText     = 1 << 10
 	// maxLetterBytes bounds the letters of a dataset that wait to be written.
 	maxLetterBytes = 64 << 20
-	// letterBytes is what a letter takes besides its bytes and texts, about. A letter of a
-	// Parquet row has no more than that and its reason.
+	// letterBytes is what a letter takes besides its bytes and texts, about. A letter of a row
+	// that could not be read has no more than that and its reason.
 	letterBytes = 256
 	// shareFrom is the number of records from which on a share of bad ones counts.
 	// Example: with 0.1%, the eleventh bad record of the first 10,000 stops the dataset.
@@ -126,9 +126,9 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 	}
 	k := Letter{Partition: ps.p.no, Identity: ps.p.identity, Label: ps.p.label(), Pass: ps.n, SegmentName: name, When: when,
 		BadRecord: BadRecord{b.Segment, b.Start, b.End, column, head(b.Kind, 64), reason,
-			slices.Clone(b.Value[:min(len(b.Value), maxLetterValue)]), slices.Clone(b.Key[:min(len(b.Key), maxLetterKey)]), sizeOf(b)}}
+			slices.Clone(b.Value[:min(len(b.Value), maxLetterValue)]), slices.Clone(b.Key[:min(len(b.Key), maxLetterKey)]), sizeOf(b), head(b.Form, 64)}}
 	d.bad.add(k)
-	v := letterValue{k.End, k.When, k.Size, k.Column, k.Kind, k.Reason, k.Value, k.Key}
+	v := letterValue{k.End, k.When, k.Size, k.Column, k.Kind, k.Reason, k.Value, k.Key, k.Form}
 	lg.fx.put(Set, d.letterKey(&k), v.append)
 	if b.Kind == BadCrash {
 		lg.clearSuspects(ps)
@@ -136,8 +136,8 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 	return true
 }
 
-// sizeOf is the size of the whole value; -1: the record has no bytes of its own, as a row
-// of a Parquet file.
+// sizeOf is the size of the whole value; -1: there is none, as of a row of columns that is
+// too large to be read.
 func sizeOf(b *BadRecord) int64 {
 	if b.Size < 0 && len(b.Value) == 0 {
 		return -1
@@ -221,7 +221,7 @@ func (lg *ledger) loadLetters(all []stored[letterValue]) error {
 			return fmt.Errorf("stored %s: no such partition, or nothing in it", s.key)
 		}
 		k := Letter{Partition: p.no, Identity: p.identity, Label: p.label(), Pass: s.key.pass, When: v.when,
-			BadRecord: BadRecord{s.key.segment, s.key.start, v.end, v.column, v.kind, v.reason, v.value, v.key, v.size}}
+			BadRecord: BadRecord{s.key.segment, s.key.start, v.end, v.column, v.kind, v.reason, v.value, v.key, v.size, v.form}}
 		if i := p.SegByID(s.key.segment); i >= 0 {
 			k.SegmentName = p.Segs[i].Name
 		}

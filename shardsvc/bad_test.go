@@ -34,7 +34,7 @@ func (s *sim) someBad() {
 				first = from - p.Start + p.OrderStart
 			}
 			bad = append(bad, BadRecord{Segment: p.Segment, Start: from, End: to, Column: "c", Kind: "decode", Reason: "no number",
-				Value: fmt.Appendf(nil, "%d/%d", p.Segment, from), Key: []byte("k"), Size: 99})
+				Value: fmt.Appendf(nil, "%d/%d", p.Segment, from), Key: []byte("k"), Size: 99, Form: formAt(from)})
 			s.fail(s.book.Spoil(oracle.Range{Partition: s.src(l.part), Segment: p.Segment, Start: from, End: min(to, end)}))
 			start = to
 		}
@@ -57,6 +57,9 @@ func (s *sim) someLettersWritten() {
 
 // lettersAgain: each dead letter has the bytes of an excluded record, and each excluded
 // record is counted.
+// formAt is the form of the bad record there.
+func formAt(start int64) string { return []string{"", "json"}[start&1] }
+
 func (s *sim) lettersAgain(all []ExcludedInfo) {
 	info := s.w.core.Datasets()[0].Bad
 	n := int64(0)
@@ -73,7 +76,7 @@ func (s *sim) lettersAgain(all []ExcludedInfo) {
 		at := slices.IndexFunc(all, func(e ExcludedInfo) bool {
 			return e.Partition == k.Partition && e.Pass == k.Pass && e.Segment == k.Segment && e.Start == k.Start && e.Kind == badRecord
 		})
-		if at < 0 || !bytes.Equal(k.Value, fmt.Appendf(nil, "%d/%d", k.Segment, k.Start)) || string(k.Key) != "k" || k.Size != 99 || k.Kind != "decode" || k.When != 7 {
+		if at < 0 || !bytes.Equal(k.Value, fmt.Appendf(nil, "%d/%d", k.Segment, k.Start)) || string(k.Key) != "k" || k.Size != 99 || k.Form != formAt(k.Start) || k.Kind != "decode" || k.When != 7 {
 			s.t.Fatalf("letter %+v is of no excluded record", k)
 		}
 	}
@@ -113,7 +116,7 @@ func TestAShareOfBadRecordsStopsTheDataset(t *testing.T) {
 	}
 }
 
-// Letters of Parquet rows have no bytes of their own, and still take memory while they wait.
+// Letters of rows that could not be read have no bytes, and still take memory while they wait.
 func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
 	d := &dataset{}
 	reason := strings.Repeat("r", maxBadText)

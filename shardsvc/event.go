@@ -248,12 +248,13 @@ type ReadFailure struct {
 
 // BadRecord is a record that was read and cannot be decoded, in the source's own
 // coordinates. Its Value may be only the beginning: Size is the length of the whole.
-// Size -1: it has no bytes of its own, as a row of a Parquet file.
+// Size -1: nothing of it could be read. Form is empty if Value is the record as it was read.
 type BadRecord struct {
 	Segment, Start, End  int64
 	Column, Kind, Reason string
 	Value, Key           []byte
 	Size                 int64
+	Form                 string // "json": Value is a row of a file of columns, written as JSON
 }
 
 // LettersWritten says that dead letters are durable where the dataset wants them: the

@@ -185,23 +185,38 @@ func decodeDrop(b []byte) (v dropValue, err error) {
 	return v, d.done()
 }
 
+// formVersion of `b` has a form. Older binaries read all others.
+const formVersion = 2
+
 // letterValue is `b`: a dead letter that is not written yet where its dataset wants it.
 type letterValue struct {
 	end, when, size      int64
 	column, kind, reason string
 	value, key           []byte
+	form                 string // in formVersion and later
 }
 
 func (v *letterValue) append(b []byte) []byte {
-	b = appendInt(appendInt(appendInt(append(b, valueVersion), v.end), v.when), v.size)
+	version := byte(valueVersion)
+	if v.form != "" {
+		version = formVersion
+	}
+	b = appendInt(appendInt(appendInt(append(b, version), v.end), v.when), v.size)
 	b = appendString(appendString(appendString(b, v.column), v.kind), v.reason)
-	return appendString(appendString(b, v.value), v.key)
+	b = appendString(appendString(b, v.value), v.key)
+	if version >= formVersion {
+		b = appendString(b, v.form)
+	}
+	return b
 }
 
 func decodeLetter(b []byte) (v letterValue, err error) {
-	d := open(b)
+	d, version := openUpTo(b, formVersion)
 	v.end, v.when, v.size = d.int(), d.int(), d.int()
 	v.column, v.kind, v.reason = d.string(), d.string(), d.string()
 	v.value, v.key = d.bytes(), d.bytes()
+	if version >= formVersion {
+		v.form = d.string()
+	}
 	return v, d.done()
 }

@@ -42,6 +42,9 @@ const (
 	badKeyBytes   = 4 << 10
 )
 
+// formJSON says that the bytes are a row of columns, written as JSON.
+const formJSON = "json"
+
 // leaveOut reports the next record as bad to the master, which excludes it and grants the
 // rest of the lease anew.
 func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
@@ -49,8 +52,9 @@ func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
 	bad := &pb.BadRecord{Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
 		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}
-	if len(arena) == 0 && len(c.chunk.batch.Columns) > 0 {
-		bad.Size = -1 // a row of columns has no bytes of its own
+	if len(arena) == 0 && len(c.chunk.batch.Columns) > 0 { // a row of columns has no bytes of its own
+		bad.Value, bad.Size = c.dec.RowJSON(c.chunk.batch, c.at, badValueBytes)
+		bad.Form = formJSON
 	}
 	c.exclude(l, bad)
 }
@@ -74,7 +78,7 @@ func recordAlone(bad sources.Alone, reason string) *pb.BadRecord {
 	r := &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
 		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size}
 	if len(r.Value) == 0 && r.Size > 0 {
-		r.Size = -1 // a row of columns has no bytes of its own
+		r.Size = -1 // a row of columns, of which nothing was read
 	}
 	return r
 }

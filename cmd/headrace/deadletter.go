@@ -91,7 +91,7 @@ func (a *app) deadletterShow() *cobra.Command {
 			return a.show(l, l.Write)
 		}),
 	}
-	cmd.Flags().BoolVar(&raw, "raw", false, "only the record's bytes, as they are")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the record's bytes, as they are; of a row of Parquet, the row as JSON")
 	return cmd
 }
 
@@ -104,9 +104,9 @@ func (a *app) deadletterReplay() *cobra.Command {
 landing, for example one whose spec has the columns that these records need. Each
 record is one transaction that is named by its id, so that a second run of the same
 command adds nothing. The records stay excluded from their own dataset. Nothing is added
-to the bytes and nothing is taken away. Two kinds of records are refused, and then none
-is pushed: those of which only the beginning is kept, and rows of Parquet files, which
-have no bytes of their own.`,
+to the bytes and nothing is taken away. A row of a Parquet file has no bytes of its own:
+it is pushed as one JSON object, so the other dataset needs format: json. If only the
+beginning of a record is kept, or nothing, it is refused, and then none is pushed.`,
 		Example: `  headrace deadletter replay clicks --all --into clicks-mended`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {

@@ -230,9 +230,10 @@ func TestReplayTakesNothingAwayFromARecord(t *testing.T) {
 	}
 }
 
-// A row of a Parquet file has no bytes of its own. Its letter says so, and replay refuses
-// it: an empty record in its place would be invented.
-func TestRowsOfParquetFilesAreNotReplayed(t *testing.T) {
+// A row of a Parquet file has no bytes of its own. Its letter has it as JSON, and replay pushes
+// that. A row of which nothing is kept is refused: an empty record in its place would be
+// invented.
+func TestRowsOfParquetFilesAreReplayedAsJSON(t *testing.T) {
 	w := newWorld(t)
 	b, err := os.ReadFile("../../internal/parquet/testdata/nulls/pages.parquet")
 	if err != nil {
@@ -252,22 +253,39 @@ decode:
 		t.Fatalf("%+v", r)
 	}
 	w.up()
-	w.write("mended.yaml", "name: mended\nlanding: {partitions: 1}\ndecode: lines\n")
+	w.write("mended.yaml", `name: mended
+landing: {partitions: 1}
+decode:
+  format: json
+  columns:
+    - {name: label, path: /x, dtype: float32, default: -1}
+    - {name: number, path: /id, dtype: int64}
+`)
 	w.ok("dataset", "apply", "-f", "mended.yaml")
 	list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
-	if len(list) != 33 || list[0].Size != -1 || len(list[0].Value) != 0 || list[0].Offset != 102 {
-		t.Fatalf("%d letters, the first is %+v", len(list), list[0])
+	if l := list[0]; len(list) != 33 || string(l.Value) != `{"x":null,"id":102}` || !l.Whole() || l.Form != deadletter.FormJSON || l.Offset != 102 {
+		t.Fatalf("%d letters, the first is %+v", len(list), l)
 	}
-	for _, args := range [][]string{{"--all"}, {list[0].ID}} {
-		r := w.run(append([]string{"deadletter", "replay", "clicks", "--into", "mended"}, args...)...)
-		if r.code != exitUsage || !strings.Contains(r.err, "row 102 of a.parquet, has no bytes that could be pushed") {
-			t.Errorf("%v: %+v", args, r)
-		}
+	if out := w.ok("deadletter", "show", "clicks", list[0].ID); !strings.Contains(out, "19 bytes, the row as JSON: it has no bytes of its own") {
+		t.Error(out)
 	}
-	if v := decoded[view.Status](t, w.ok("dataset", "status", "mended", "-o", "json")); v.Counts.Listed != 0 {
-		t.Errorf("%+v, and nothing was to be pushed", v.Counts)
+	w.ok("deadletter", "replay", "clicks", "--all", "--into", "mended")
+	var got, want []string
+	for _, row := range decoded[[]map[string]any](t, w.ok("peek", "mended", "-n", "100", "-o", "json")) {
+		got = append(got, fmt.Sprint(row["number"], row["label"]))
 	}
-	if out := w.ok("deadletter", "show", "clicks", list[0].ID); !strings.Contains(out, "no bytes of its own") {
+	for i := range list {
+		want = append(want, fmt.Sprint(list[i].Offset, -1))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("pushed were %q, want %q", got, want)
+	}
+	w.letter(deadletter.Letter{Dataset: "clicks", Partition: "p", Name: "a.parquet", Offset: 7, Size: -1})
+	r := w.run("deadletter", "replay", "clicks", "--into", "mended", "clicks/p/0/0/7")
+	if r.code != exitUsage || !strings.Contains(r.err, "nothing is kept of clicks/p/0/0/7, row 7 of a.parquet") {
+		t.Errorf("%+v", r)
+	}
+	if out := w.ok("deadletter", "show", "clicks", "clicks/p/0/0/7"); !strings.Contains(out, "nothing of the row is kept") {
 		t.Error(out)
 	}
 }

@@ -22,10 +22,15 @@ type Letter struct {
 	Kind      string `json:"kind"`
 	Reason    string `json:"reason"`
 	Time      string `json:"time"` // when it was excluded, RFC 3339
-	Size      int64  `json:"size"` // bytes of the whole value; -1: it has none of its own, as a row of a Parquet file
+	Size      int64  `json:"size"` // bytes of the whole value; -1: there is none
 	Value     []byte `json:"value"`
+	Form      string `json:"form,omitempty"` // empty: Value is the record as it was read; FormJSON
 	Key       []byte `json:"key,omitempty"`
 }
+
+// FormJSON is the Form of a row of a file of columns, such as Parquet. The row has no bytes
+// of its own, so Value is a JSON object of its fields.
+const FormJSON = "json"
 
 // Fill sets ID and Time from the rest.
 func (l *Letter) Fill(ms int64) {
@@ -36,7 +41,8 @@ func (l *Letter) Fill(ms int64) {
 // Whole says whether Value is all of the record.
 func (l *Letter) Whole() bool { return int64(len(l.Value)) == l.Size }
 
-// Bytes says whether the record has bytes of its own. A row of a Parquet file has none.
+// Bytes says whether there is a value. A row of columns that is too large to be read has
+// none, and no row that became a dead letter before rows were written as JSON.
 func (l *Letter) Bytes() bool { return l.Size >= 0 }
 
 // Encode is l on one line, with its line end.

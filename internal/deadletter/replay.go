@@ -32,7 +32,7 @@ func Replayable(all []Letter) error {
 		switch l := &all[i]; {
 		case !l.Bytes():
 			return advice.Usage.Errorf("read the row from the file, or replay others by their ids",
-				"%s, row %d of %s, has no bytes that could be pushed: it is a row of a file of columns", l.ID, l.Offset, l.Name)
+				"nothing is kept of %s, row %d of %s", l.ID, l.Offset, l.Name)
 		case !l.Whole():
 			return advice.Usage.Errorf("take it from the source", "%s has %d bytes, and only the first %d are kept", l.ID, l.Size, len(l.Value))
 		}

@@ -37,8 +37,11 @@ func (l *Letter) Write(w io.Writer) {
 	}
 	size := fmt.Sprintf("%d bytes", l.Size)
 	if !l.Bytes() {
-		line("value", "none: it is a row of a file of columns, which has no bytes of its own")
+		line("value", "none: nothing of the row is kept")
 		return
+	}
+	if l.Form == FormJSON {
+		size += ", the row as JSON: it has no bytes of its own"
 	}
 	if !l.Whole() {
 		size += fmt.Sprintf(", the first %d are kept", len(l.Value))

@@ -85,7 +85,7 @@ func TestALetterIsShownAsTextIfItIsText(t *testing.T) {
 	for _, l := range []Letter{text, bytes, whole} {
 		l.Write(&b)
 	}
-	for _, want := range []string{"a\tb\n", `"a\x00"` + "\n", "pass 1, offset 3 to 12", "column    (record)", "none: it is a row of a file of columns"} {
+	for _, want := range []string{"a\tb\n", `"a\x00"` + "\n", "pass 1, offset 3 to 12", "column    (record)", "none: nothing of the row is kept"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &b)
 		}

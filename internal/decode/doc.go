@@ -34,7 +34,7 @@
 //	hash.go       XXH64 of salt and value, and its remainder
 //	columnar.go   rows of columns into columns; columnnumbers.go those of numbers;
 //	              columnvalues.go their values;
-//	              shaped.go lists of a fixed length
+//	              shaped.go lists of a fixed length; rowjson.go one row as JSON, for a dead letter
 //	eventtime.go  a slot as event time
 //	swar.go       8 bytes in one word
 package decode

@@ -259,7 +259,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 			for _, x := range p.Bad {
 				f.When = d.Now()
 				f.Bad = append(f.Bad, shardsvc.BadRecord{Segment: x.Segment, Start: x.Start, End: x.End, Column: x.Column, Kind: x.Kind, Reason: x.Reason,
-					Value: x.Value, Key: x.Key, Size: x.Size})
+					Value: x.Value, Key: x.Key, Size: x.Size, Form: x.Form})
 			}
 			return f
 		})

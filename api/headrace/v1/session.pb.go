@@ -1513,7 +1513,8 @@ type BadRecord struct {
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"` // at most 64 KiB
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`     // at most 4 KiB
-	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`  // of the whole value; -1: the record has no bytes of its own (a row of a Parquet file)
+	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`  // of the whole value; -1: there is none (a row of columns that is too large to be read)
+	Form          string                 `protobuf:"bytes,10,opt,name=form,proto3" json:"form,omitempty"`  // empty: value is the record as it was read | json: a row of columns, written as a JSON object
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1609,6 +1610,13 @@ func (x *BadRecord) GetSize() int64 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *BadRecord) GetForm() string {
+	if x != nil {
+		return x.Form
+	}
+	return ""
 }
 
 // LostRange is in the source's own coordinates, not in order space.
@@ -4374,7 +4382,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12*\n" +
 	"\x04lost\x18\x06 \x01(\v2\x16.headrace.v1.LostRangeR\x04lost\x12(\n" +
-	"\x03bad\x18\a \x03(\v2\x16.headrace.v1.BadRecordR\x03bad\"\xcd\x01\n" +
+	"\x03bad\x18\a \x03(\v2\x16.headrace.v1.BadRecordR\x03bad\"\xe1\x01\n" +
 	"\tBadRecord\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -4384,7 +4392,9 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05value\x18\a \x01(\fR\x05value\x12\x10\n" +
 	"\x03key\x18\b \x01(\fR\x03key\x12\x12\n" +
-	"\x04size\x18\t \x01(\x03R\x04size\"M\n" +
+	"\x04size\x18\t \x01(\x03R\x04size\x12\x12\n" +
+	"\x04form\x18\n" +
+	" \x01(\tR\x04form\"M\n" +
 	"\tLostRange\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
