@@ -59,10 +59,6 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 		lg.rejected("dataset %q: it has no name, or another one has it", e.Name)
 		return
 	}
-	if err := lg.badIsolate(&e.Options); err != nil {
-		lg.rejected("dataset %q: %v", e.Name, err)
-		return
-	}
 	if err := lg.badResume(d, e.Options.Resume); err != nil {
 		lg.rejected("dataset %q: %v", e.Name, err)
 		return

@@ -106,6 +106,7 @@
 //	groupkind.go   its questions to the room above, and to the model kind
 //	session.go     agents and their sessions; recovery of a new term
 //	worker.go      trainer processes: joins, leaves
+//	followers.go   which of several processes has failed first
 //	reclaim.go     a person takes back what a process holds
 //	made.go        which of two processes of a rank is the newer one
 //	generation.go  one start of the whole group, and its end

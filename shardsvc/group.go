@@ -25,6 +25,7 @@ type group struct {
 	series   []*series  // of the generation, in order of arrival
 	roundsAt Time       // when they are looked at; 0: no timer is set
 	waiting  []newcomer // until a new term has recovered, in order of arrival
+	failures failures
 
 	dirtyAgents []*agent
 }

@@ -7,6 +7,7 @@ func (gr *group) stepReport(a *agent, r *StepReport) {
 	if w == nil || w.rank.worker() != w || !gr.above.counts(w) {
 		return // before it restored its steps are those of no model
 	}
+	gr.goesOn(w)
 	if r.Step > w.rank.lastStep() {
 		gr.topStep = max(gr.topStep, r.Step)
 		gr.ledger.reported(w.account, r.Step)

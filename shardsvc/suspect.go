@@ -1,13 +1,10 @@
 package shardsvc
 
-import (
-	"fmt"
-
-	"github.com/headrace/headrace/shardsvc/line"
-)
+import "github.com/headrace/headrace/shardsvc/line"
 
 // With on_crash: isolate a record that crashes its trainer is found and excluded. What a
-// trainer had in hand, not stepped, when it crashed is suspect. It is handed out again as
+// trainer had in hand, not stepped, when it crashed is suspect, unless another trainer had
+// failed before it (followers.go). It is handed out again as
 // batches of one record, each alone in its trainer's hands. A record that crashes two
 // trainers that way is excluded, by a reader that reports it as bad with its bytes.
 //
@@ -82,14 +79,4 @@ func (lg *ledger) clearSuspects(ps *pass) {
 		}
 		return t
 	})
-}
-
-// badIsolate says why the job's datasets cannot be isolated from what crashes trainers. In
-// a replicated group all ranks end with one of them, and start again from a checkpoint: what
-// one of them had in hand is not what crashes it next.
-func (lg *ledger) badIsolate(o *Options) error {
-	if o.Isolate && lg.model.inStep {
-		return fmt.Errorf("on_crash: isolate is for shared and private models, and the model of this job is %s: remove it", lg.cfg.Model)
-	}
-	return nil
 }

@@ -1,8 +1,6 @@
 package shardsvc
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/sources"
@@ -101,14 +99,6 @@ func TestOnlyWhereItWasAskedForACrashMakesSuspects(t *testing.T) {
 	}
 	if d, _ := w.core.Dataset(1); d.Counts.Excluded != 0 {
 		t.Fatalf("%+v", d.Counts)
-	}
-}
-
-func TestAReplicatedModelIsNotIsolated(t *testing.T) {
-	w := newWorld(t, Config{Job: "j", Model: Replicated})
-	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 40, Min: 1, Max: 40, Target: Second, Unit: sources.Records, Isolate: true}})
-	if said := fmt.Sprint(w.fx.Reports); !strings.Contains(said, "on_crash: isolate is for shared and private models") {
-		t.Fatal(said)
 	}
 }
 

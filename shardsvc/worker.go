@@ -18,6 +18,10 @@ type worker struct {
 	why         string // ending: the reason
 	stalled     bool   // ending, as it made no step
 
+	outlived int  // of the failures, those after which it has stepped or joined
+	failed   bool // it has ended, or its agent has lost it
+	follows  bool // it failed after another one
+
 	waitSeconds, stepSeconds float64
 	rows                     uint64
 }
@@ -157,6 +161,9 @@ func (gr *group) join(a *agent, j *Join, at made) {
 
 func (gr *group) newWorker(a *agent, r *rank, j *Join) *worker {
 	w := &worker{agent: a, rank: r, incarnation: j.Incarnation, pid: j.Pid, holder: newHolder(&a.speaker, r.account, j.Worker)}
+	if j.Generation == 0 { // else it was there before this term
+		w.outlived = gr.failures.count
+	}
 	gr.ledger.admit(&w.holder, w)
 	gr.workers = append(gr.workers, w)
 	a.workers = append(a.workers, w)
@@ -313,6 +320,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 	case k.Ended || gr.model.inStep:
 		gr.workerEnded(w, k)
 	default:
+		gr.fails(w)
 		gr.detach(w, gr.now+gr.cfg.SessionTTL)
 		w.leftTo = a.incarnation
 	}
@@ -320,8 +328,9 @@ func (gr *group) leave(a *agent, k *Leave) {
 
 // workerEnded says that w's process is gone, and by what it had in hand, if that was why.
 func (gr *group) workerEnded(w *worker, k *Leave) {
+	follows := gr.fails(w)
 	gr.workerLost(w, "ended")
-	if k.Crash != nil {
+	if k.Crash != nil && !follows {
 		gr.ledger.suspect(k.Crash)
 	}
 }
@@ -339,6 +348,7 @@ func (gr *group) leftEnds(a *agent, k *Leave) {
 
 // workerLost says that w's process is gone or given up.
 func (gr *group) workerLost(w *worker, reason string) {
+	gr.fails(w)
 	newest := w.rank.worker() == w
 	if reason == "expired" {
 		gr.ledger.report(Report{Kind: ReportGivenUp, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Reason: "no agent has spoken for it for too long"})

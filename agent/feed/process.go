@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,7 @@ type process struct {
 	pid    int
 	fd     *os.File
 	exited chan struct{} // closed when it has ended
+	at     time.Time     // set before that: when that was seen
 	close  func()
 }
 
@@ -31,6 +33,7 @@ func watch(pid int) (*process, error) {
 	p := &process{pid: pid, exited: make(chan struct{})}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {
+		p.at = time.Now()
 		close(p.exited)
 		p.close = func() {}
 		return p, nil
@@ -49,6 +52,7 @@ func watch(pid int) (*process, error) {
 		// The runtime's poller wakes us when the pidfd is readable: it has ended.
 		err := raw.Read(readable)
 		if err == nil {
+			p.at = time.Now()
 			close(p.exited)
 		}
 	})
@@ -83,6 +87,16 @@ func (p *process) gone() (ended bool) {
 	}
 	_ = raw.Control(func(fd uintptr) { ended = readable(fd) })
 	return ended
+}
+
+// endedBefore says whether p has ended, and before o, which has.
+func (p *process) endedBefore(o *process) bool {
+	select {
+	case <-p.exited:
+		return p.at.Before(o.at)
+	default:
+		return false
+	}
 }
 
 // kill sends SIGKILL; exited is closed when the process has ended.

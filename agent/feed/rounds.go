@@ -26,6 +26,8 @@ func (st *stream) inRounds(o *frame.Open) *frame.Error {
 		return invalid(fmt.Sprintf("rounds with tail %q", r.Tail), `leave it out, or say "drop"`)
 	case r.Tail == frame.TailDrop && st.ds.Spec.Order == "strict":
 		return invalid(fmt.Sprintf(`tail="drop" of dataset %s, which has order: strict`, st.ds.Name), "one rank at a time reads a partition, so a rank may get no row while others wait for its batch: leave order: strict out, or use tail=\"short\"")
+	case r.Tail == frame.TailDrop && st.ds.Spec.Isolates():
+		return invalid(fmt.Sprintf(`tail="drop" of dataset %s, which has on_crash: isolate`, st.ds.Name), "records that may crash their trainer come in batches of one, and tail=\"drop\" has full batches only: leave one of them out, or use tail=\"pad\"")
 	case st.ds.Spec.BitExact != nil && st.virtual == 0:
 		return invalid(fmt.Sprintf("rounds of dataset %s, which is bit_exact, and no virtual rank", st.ds.Name), "open it with steps()")
 	case st.ds.Spec.BitExact != nil && (r.MaxWaitMS > 0 || r.Tail == frame.TailDrop):

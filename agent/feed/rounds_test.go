@@ -8,6 +8,7 @@ import (
 
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
 )
 
@@ -80,6 +81,25 @@ func TestAVirtualRanksBatchEndsBehindItsLastRecordOnly(t *testing.T) {
 		st := &stream{virtual: x.virtual, state: x.state, leases: []*lease{{dry: !x.unread}}}
 		if (&cutter{st: st}).mayEnd() != x.ends {
 			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// A record that may crash its trainer comes in a batch of one, and tail="drop" has full
+// batches only.
+func TestFullRoundsOnlyAreRefusedWhereRecordsMayComeAlone(t *testing.T) {
+	for _, c := range []struct {
+		onCrash, tail string
+		refused       bool
+	}{
+		{dataset.OnCrashIsolate, frame.TailDrop, true},
+		{dataset.OnCrashIsolate, frame.TailShort, false},
+		{"", frame.TailDrop, false},
+	} {
+		st := &stream{ds: &Dataset{Name: "clicks", Spec: &dataset.Spec{OnCrash: c.onCrash}}, track: true}
+		e := st.inRounds(&frame.Open{Rounds: &frame.Rounds{Series: 1, Tail: c.tail}})
+		if (e != nil) != c.refused {
+			t.Errorf("on_crash %q and tail %q: %v", c.onCrash, c.tail, e)
 		}
 	}
 }

@@ -196,6 +196,7 @@ func (t *trainer) depart(bye bool) {
 			t.srv.stepFiles.rest(t)
 			if crash = t.isolates.Load() && t.srv.fates.crashed(t.group); crash {
 				t.alone.crashed(&t.srv.patience)
+				t.afterThoseBefore()
 			}
 		}
 		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail, Crash: crash})
@@ -234,6 +235,27 @@ func (t *trainer) depart(bye bool) {
 	}
 	if t.ended(0) {
 		gone(t.exitReason())
+	}
+}
+
+// afterThoseBefore waits until the Desk knows of all trainers that ended before t: the master
+// takes the first one that it hears of for the one that failed first.
+func (t *trainer) afterThoseBefore() {
+	s := t.srv
+	var before []*trainer
+	s.mu.Lock()
+	for _, o := range s.trainers {
+		if o != t && o.proc != nil && o.proc.endedBefore(t.proc) {
+			before = append(before, o)
+		}
+	}
+	s.mu.Unlock()
+	for _, o := range before {
+		select {
+		case <-o.left:
+		case <-s.stopped.Done():
+			return
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ func (g *group) end(which func(*task) bool) {
 	send := func(s syscall.Signal) {
 		for _, w := range g.workers {
 			if w != nil && which(&w.task) {
-				w.signal(s)
+				w.tell(s)
 			}
 		}
 	}

@@ -1,8 +1,11 @@
 package supervise
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -52,5 +55,28 @@ func TestAKillForWantOfMemoryExplainsOneEnd(t *testing.T) {
 	}
 	if newMemoryKills(t.TempDir()).one() {
 		t.Error("there is no cgroup, and it counts kills")
+	}
+}
+
+// When one trainer has crashed, the others are ended. What they do then is no crash, whatever
+// the signal.
+func TestAWorkerThatWasToldToEndHasNotCrashed(t *testing.T) {
+	ready := filepath.Join(t.TempDir(), "ready")
+	cfg := sh(`if [ $RANK = 0 ]; then trap 'kill -ABRT $$' TERM; touch ` + ready + `; while :; do sleep 0.02; done
+		else while [ ! -e ` + ready + ` ]; do sleep 0.02; done; kill -SEGV $$; fi`)
+	cfg.NProcPerNode = 2
+	var mu sync.Mutex
+	var crashed []bool
+	cfg.Reaped = func(_ int, crash bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		crashed = append(crashed, crash)
+	}
+	var failed *Failed
+	if err := Run(t.Context(), cfg); !errors.As(err, &failed) || len(failed.Ends) != 2 || failed.Ends[1].Signal != syscall.SIGABRT {
+		t.Fatalf("%+v", err)
+	}
+	if !slices.Equal(crashed, []bool{true, false}) {
+		t.Errorf("crashed, in the order of their ends: %v", crashed)
 	}
 }

@@ -59,7 +59,7 @@ type Config struct {
 	Ended func(rank int, again bool)
 
 	// Reaped is called, if it is set, when a worker has ended: with its process group, and
-	// whether it crashed.
+	// whether it crashed by itself, before it got a signal from here.
 	Reaped func(group int, crash bool)
 
 	Out, Err io.Writer     // default: os.Stdout, os.Stderr
@@ -300,7 +300,7 @@ func (g *group) start(local, attempt int) error {
 	g.waits.Go(func() {
 		w.wait()
 		if g.cfg.Reaped != nil {
-			g.cfg.Reaped(w.end.PID, w.end.Crashed() || w.end.killed() && g.oom.one())
+			g.cfg.Reaped(w.end.PID, w.crashed(g.oom))
 		}
 		g.ends <- w
 	})
@@ -396,7 +396,7 @@ func (g *group) stop(s syscall.Signal) {
 func (g *group) signal(s syscall.Signal) {
 	for _, w := range g.workers {
 		if w != nil && !(g.again && w.role == Evaluator) {
-			w.signal(s)
+			w.tell(s)
 		}
 	}
 }

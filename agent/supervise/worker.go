@@ -31,6 +31,7 @@ type worker struct {
 
 	mu     sync.Mutex
 	reaped bool // from then on its pid may be given to another process
+	told   bool // it was asked to end, or another signal was passed on to it
 }
 
 func (g *group) startWorker(local, attempt int) (*worker, error) {
@@ -88,6 +89,21 @@ func (w *worker) isFinal() bool {
 	}
 	text, err := os.ReadFile(w.note)
 	return err == nil && strings.HasPrefix(string(text), "CheckpointError")
+}
+
+// tell passes a signal on. How the worker ends after that says nothing about its records.
+func (w *worker) tell(s syscall.Signal) {
+	w.mu.Lock()
+	w.told = true
+	w.mu.Unlock()
+	w.signal(s)
+}
+
+// crashed says whether the worker, which has ended, has crashed by itself.
+func (w *worker) crashed(oom *memoryKills) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.told && (w.end.Crashed() || w.end.killed() && oom.one())
 }
 
 // signal goes to the process and all of its group.
