@@ -54,6 +54,9 @@ type seat struct {
 	welcome bool
 	left    bool
 	killed  bool
+
+	unstepped int  // batches that were delivered and are not stepped
+	single    bool // one of them is a record by itself
 }
 
 func (w *World) startAgent(n *node) {

@@ -20,6 +20,7 @@
 //	link.go       connections: delay, order, breaks, partitions
 //	disk.go       the master's store
 //	input.go      what there is to read, and the truth about it
+//	crash.go      records that crash their trainer
 //	lost.go       what sources delete: excluded, listed in cuts, told of what is gone
 //	master.go     the shell of shardsvc: one loop, one committer, two buffers
 //	push.go       an input that is pushed, by transactions

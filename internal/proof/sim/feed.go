@@ -27,6 +27,8 @@ type feed struct {
 	poked     bool
 	looks     bool // at a head, soon
 	waits     Time // since when rows are there that do not fill a batch
+	since     Time // since when a batch may not leave
+	stepped   uint32
 
 	rounds  bool // its batches are rounds
 	closing uint32
@@ -127,12 +129,13 @@ type work struct {
 	sizes   []int32
 	takes   []hold.Take
 	batches []*batchInHand
+	alone   bool // one record, which may crash its trainer
 }
 
 // cut reads up to a frame of whole batches, if there is credit and a lease.
 func (f *feed) cut() {
 	defer f.tellAhead()
-	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended || f.beyond {
+	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended || f.beyond || !f.mayLeave(false) {
 		return
 	}
 	a := f.s.a
@@ -155,6 +158,24 @@ func (f *feed) cut() {
 			f.headSeen(l)
 		}
 		i := 0
+		if l.alone() && len(recs) > 0 {
+			switch {
+			case b != nil:
+				wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, size)
+				b, size = nil, 0
+			case len(wk.batches) > 0:
+			case !f.mayLeave(true):
+				return
+			default:
+				wk.alone, want = true, 1
+				b = &batchInHand{recs: []int32{recs[0]}}
+				wk.batches, wk.sizes = append(wk.batches, b), append(wk.sizes, 1)
+				wk.takes = append(wk.takes, hold.Take{Lease: l.id, To: tos[0], Tally: a.w.input.tally(recs[:1])})
+				b = nil
+			}
+			want = len(wk.batches)
+			break
+		}
 		if met != nil && len(recs) == 0 {
 			f.meets(l, l.at, met)
 			continue
@@ -301,6 +322,8 @@ func (f *feed) send(wk *work) {
 			l.at = c.To
 		}
 	}
+	f.since = 0
+	f.s.leftFor(len(wk.batches), wk.alone)
 	f.s.l.send(1, frame{f.id.Number, wk.batches, f.s.a.w.now})
 }
 
@@ -352,7 +375,7 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 			return end
 		}
 		if p.log != nil {
-			if lost = w.read(p, piece, lo-shift, hi-shift, func(rec int32, next int64) {
+			if lost = w.read(g, p, piece, lo-shift, hi-shift, func(rec int32, next int64) {
 				recs, tos = append(recs, pass+rec), append(tos, to(next))
 			}); lost != nil {
 				lost.at += shift
@@ -366,8 +389,8 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 		}
 		head := s.head(w.now)
 		for k := s.from(lo - shift); k < len(s.begins) && s.begins[k] < min(hi-shift, head); k++ {
-			if s.bad[k] {
-				return recs, tos, &met{at: s.begins[k] + shift, bad: badRecord(piece.Segment, s.begins[k], s.ends[k])}
+			if bad := badRecord(g, s, piece.Segment, k); bad != nil {
+				return recs, tos, &met{at: s.begins[k] + shift, bad: bad}
 			}
 			recs = append(recs, pass+int32(s.first+k))
 			tos = append(tos, to(s.ends[k]))
@@ -376,6 +399,16 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 	return recs, tos, nil
 }
 
-func badRecord(segment, start, end int64) *pb.BadRecord {
-	return &pb.BadRecord{Segment: segment, Start: start, End: end, Column: "c", Kind: "decode", Reason: "no number", Value: []byte("x"), Size: 1}
+// badRecord is what an agent says of record k of a segment that it cannot deliver; nil: it can.
+func badRecord(g *pb.Grant, s *segment, number int64, k int) *pb.BadRecord {
+	bad := &pb.BadRecord{Segment: number, Start: s.begins[k], End: s.ends[k], Value: []byte("x"), Size: 1}
+	switch {
+	case s.bad[k]:
+		bad.Column, bad.Kind, bad.Reason = "c", "decode", "no number"
+	case g.Suspicion == pb.Grant_EXCLUDE:
+		bad.Kind, bad.Reason = "crash", crashReason
+	default:
+		return nil
+	}
+	return bad
 }

@@ -18,6 +18,7 @@ type input struct {
 	datasets []datasetPlan
 	maxWait  Time
 	full     bool // every batch has all its rows
+	deadly   []int32
 }
 
 type part struct {
@@ -114,6 +115,7 @@ func (w *World) newInput(n int) *input {
 	}
 	w.bePushed(in)
 	w.beLogged(in)
+	w.beDeadly(in)
 	return in
 }
 

@@ -75,7 +75,7 @@ type met struct {
 func (f *feed) meets(l *reading, tail int64, m *met) {
 	if m.bad != nil {
 		strict := f.s.a.w.plan.datasets[f.dataset-1].opt.Strict
-		f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Kind: "decode", Message: m.bad.Reason, Bad: []*pb.BadRecord{m.bad}, Loose: !strict})
+		f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Kind: m.bad.Kind, Message: m.bad.Reason, Bad: []*pb.BadRecord{m.bad}, Loose: !strict})
 	} else {
 		f.s.a.do(&hold.Failed{Lease: l.id, At: m.at, Permanent: true, Kind: "truncated", Message: "it was deleted", Lost: m.lost})
 	}
@@ -124,11 +124,11 @@ func (m *master) excludes(r *shardsvc.Report) {
 	}
 	w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(s *segment, rec int32, begins int64) {
 		switch {
-		case r.Bad && !w.input.spoilt(rec):
+		case r.Bad && !w.input.spoilt(rec) && !w.input.kills(rec):
 			w.fail("%s is excluded as bad, and it is not", w.input.where(rec))
 		case r.Old && !w.tooOld(rec):
 			w.fail("%s is excluded as too old, and it is not", w.input.where(rec))
-		case begins >= s.low && !w.input.spoilt(rec) && !r.Old:
+		case begins >= s.low && !w.input.spoilt(rec) && !w.input.kills(rec) && !r.Old:
 			w.fail("%s is excluded, and the source has it", w.input.where(rec))
 		case m.out[rec]:
 			w.fail("%s is excluded for the second time", w.input.where(rec))

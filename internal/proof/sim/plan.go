@@ -33,6 +33,9 @@ type plan struct {
 	// stepping it.
 	forgets bool
 
+	isolates bool // some records crash their trainer
+	aborts   bool // and then others of its node abort
+
 	exact int // bit_exact: so many virtual ranks; 0: it is not
 
 	saves   int  // a checkpoint every so many steps; 0: none
@@ -137,6 +140,7 @@ func (w *World) draw() {
 	}
 	p.drawRounds(w.story.Seed)
 	p.drawMemory(w.story.Seed)
+	p.drawCrashes(w.story.Seed)
 	p.draw(newDice(w.story.Seed, 1))
 }
 
@@ -166,6 +170,9 @@ func (w *World) patience() Time {
 	}
 	if w.lossy || w.spoilt || w.ages { // an empty lease costs a message to the master and its answer
 		d += 4 * Time(w.records) * w.plan.delay
+	}
+	if w.plan.isolates { // each deadly record ends its trainers a few times, and what they had comes in batches of one
+		d += Time(len(w.input.deadly))*120*second + Time(w.records)*(second+8*w.plan.pace)
 	}
 	if w.dawdled {
 		d += 2 * dawdle

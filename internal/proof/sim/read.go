@@ -7,7 +7,6 @@ import (
 	"io"
 
 	pb "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/proof/memsource"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -15,7 +14,7 @@ import (
 // where the log has none yet, or not any more, or where one is bad. The piece is opened anew each
 // time: what an agent has open would not show more. A reader that waits at the head does not wait
 // here: its context ends when the source has said where the head is.
-func (w *World) read(p *part, piece *pb.Piece, from, to int64, do func(rec int32, next int64)) *met {
+func (w *World) read(g *pb.Grant, p *part, piece *pb.Piece, from, to int64, do func(rec int32, next int64)) *met {
 	l, s := p.log, p.segment(piece.Segment)
 	c, err := l.agents.Open(context.Background(), sources.Range{Partition: sources.PartitionID(p.identity), Segment: piece.Segment, Start: piece.Start, End: piece.End},
 		sources.Position{Segment: piece.Segment, Offset: from}, piece.Locator)
@@ -47,8 +46,8 @@ func (w *World) read(p *part, piece *pb.Piece, from, to int64, do func(rec int32
 				return nil
 			}
 			k := s.from(r.Offset)
-			if s.bad[k] {
-				return &met{at: r.Offset, bad: badRecord(piece.Segment, r.Offset, r.Offset+memsource.Stride)}
+			if bad := badRecord(g, s, piece.Segment, k); bad != nil {
+				return &met{at: r.Offset, bad: bad}
 			}
 			if number := binary.BigEndian.Uint32(b.Arena[r.Value[0]:r.Value[1]]); int(number) != s.first+k {
 				w.fail("record %d is read at the place of %s", number, w.input.where(int32(s.first+k)))

@@ -73,6 +73,8 @@ func (a *agent) hello(l *link, h hello) *seat {
 	for i, r := range h.resume {
 		f := s.newFeed(r.Stream, r.Dataset, h.rows[i])
 		f.delivered, f.rounds = r.Acked+uint32(len(r.Batches)), r.Rounds != nil
+		f.stepped = r.Stepped
+		s.unstepped += int(f.delivered - f.stepped)
 	}
 	a.seats = append(a.seats, s)
 	before, knew := a.files[s.t]
@@ -119,6 +121,9 @@ func (s *seat) take(msg any) {
 		ev := m.ev
 		ev.Stream.Worker = s.number
 		a.do(&ev)
+		if f := a.feed(ev.Stream); f != nil {
+			s.steppedTo(f, ev.Through)
+		}
 	case *pb.CutCall:
 		c := proto.Clone(m).(*pb.CutCall)
 		c.Worker = s.number
@@ -192,7 +197,7 @@ func (s *seat) leave(why pb.Leave_Reason, ended bool) {
 		a.rest(s)
 	}
 	a.seats = slices.DeleteFunc(a.seats, func(o *seat) bool { return o == s })
-	a.do(&hold.Gone{Worker: s.number, Reason: why, Ended: ended})
+	a.do(&hold.Gone{Worker: s.number, Reason: why, Ended: ended, Crash: ended && s.t.crashed})
 }
 
 // quit ends the process for sure; its connection's end tells the rest.

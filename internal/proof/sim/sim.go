@@ -57,7 +57,7 @@ type World struct {
 	incarnations    uint64
 
 	events, crashes, yields, repeats int
-	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, old, gone, crossed, reclaims, inMemory, fromMemory, fetched, sealed, trimmed, pulled, outages int }
+	seen                             struct{ steals, expired, cuts, bound, restores, wentBack, exact, unstepped, excluded, bad, deaths, old, gone, crossed, reclaims, inMemory, fromMemory, fetched, sealed, trimmed, pulled, outages int }
 
 	tracing bool
 	out     io.Writer
@@ -81,6 +81,7 @@ type Result struct {
 	Back    int // restores to a cut
 	Lost    int // records that were excluded
 	Old     int // of those, for their age
+	Deaths  int // of trainers that a record has crashed
 	Crossed int // grants of a live source after all of its history
 	Memory  int // checkpoints that were complete in memory
 	Slots   int // restores from one of them
@@ -159,7 +160,7 @@ func (s Story) play(trace io.Writer) (res Result) {
 		}
 		w.tracef("sim", "ends: %s", w.fault)
 		res = Result{Seed: s.Seed, Size: s.Size, Reached: w.reached, Failed: w.fault, Events: w.events, Crashes: w.crashes, Yields: w.yields, Repeats: w.repeats,
-			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, Fetched: w.seen.fetched, Sealed: w.seen.sealed, Trimmed: w.seen.trimmed, Pulled: w.seen.pulled, Outages: w.seen.outages, End: w.now}
+			Steals: w.seen.steals, Expired: w.seen.expired, Cuts: w.seen.cuts, Exact: w.seen.exact, Killed: w.seen.unstepped, Bound: w.seen.bound, Back: w.seen.wentBack, Lost: w.seen.excluded, Gone: w.seen.gone, Taken: w.seen.reclaims, Old: w.seen.old, Deaths: w.seen.deaths, Crossed: w.seen.crossed, Memory: w.seen.inMemory, Slots: w.seen.fromMemory, Fetched: w.seen.fetched, Sealed: w.seen.sealed, Trimmed: w.seen.trimmed, Pulled: w.seen.pulled, Outages: w.seen.outages, End: w.now}
 	}()
 	w.begin()
 	w.run()

@@ -39,7 +39,7 @@ func TestWholeJobsSurviveAnything(t *testing.T) {
 	}
 	const n = wholeJobs
 	if first == 1 && (sum.Events < 500*n || sum.Crashes < 5*n || sum.Yields < 100*n || sum.Repeats == 0 || sum.Steals < n || sum.Expired == 0 ||
-		sum.Cuts < 5*n || sum.Bound < 2*n || sum.Back < n/5 || sum.Exact < n/4 || sum.Lost < 2*n || sum.Gone < 2*n || sum.Taken < n/20 || sum.Old == 0 || sum.Crossed == 0 || sum.Memory < n || sum.Slots < n/20 || sum.Fetched == 0 ||
+		sum.Cuts < 5*n || sum.Bound < 2*n || sum.Back < n/5 || sum.Exact < n/4 || sum.Lost < 2*n || sum.Gone < 2*n || sum.Taken < n/20 || sum.Old == 0 || sum.Deaths < n/2 || sum.Crossed == 0 || sum.Memory < n || sum.Slots < n/20 || sum.Fetched == 0 ||
 		sum.Sealed < n/5 || sum.Trimmed < n/5 || sum.Pulled == 0 || sum.Outages == 0) {
 		t.Errorf("too little happens in %d seeds: %+v", n, sum)
 	}
@@ -62,6 +62,7 @@ func (r *Result) add(x Result) {
 	r.Gone += x.Gone
 	r.Taken += x.Taken
 	r.Old += x.Old
+	r.Deaths += x.Deaths
 	r.Crossed += x.Crossed
 	r.Memory += x.Memory
 	r.Slots += x.Slots

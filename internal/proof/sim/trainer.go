@@ -47,6 +47,7 @@ type trainer struct {
 	asks       []*call // open
 	busy       bool    // computing, or in the barrier
 	fenced     bool
+	crashed    bool // a record has ended it, or it has aborted
 	noFile     bool // what it has stepped lies nowhere any more
 	died       Time
 	lag        Time   // the longest that the Hello of a session which named it was on its way and waited at the master
@@ -332,6 +333,9 @@ func (t *trainer) work() {
 
 // computed: k batches of r are used up.
 func (t *trainer) computed(r *reader, k uint32) {
+	if t.crashes(r, k) {
+		return
+	}
 	if t.group != nil {
 		t.group.arrive(t, r, k)
 		return

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
+)
+
+// Records that crash their trainer (on_crash: isolate). A trainer ends when it has computed a
+// batch with a deadly record in it. Who started it tells its agent that it has crashed.
+// Others on its node may abort because of it, which looks the same. The books know that no
+// other record may be excluded, and that every deadly one must be.
+
+// aloneWait is how long a record that comes alone waits for the step of what is in hand.
+const aloneWait = second
+
+// drawCrashes decides whether a seed has deadly records, without dice: the other draws of a
+// seed stay as they were.
+func (p *plan) drawCrashes(seed uint64) {
+	ordered := p.model == shared || seed%4 != 2 // else the seed is about processes that come out of order
+	if p.isolates = seed%5 == 4 && ordered && p.exact == 0 && !p.drops; !p.isolates {
+		return
+	}
+	p.aborts = seed%2 == 0
+	for i := range p.datasets {
+		p.datasets[i].opt.Isolate = true
+	}
+}
+
+// beDeadly makes some records deadly: few, since each of them ends its job's trainers three
+// times.
+func (w *World) beDeadly(in *input) {
+	if !w.plan.isolates {
+		return
+	}
+	r := rand.New(rand.NewPCG(w.story.Seed, 0xdead))
+	for range 1 + r.IntN(3) {
+		i := r.IntN(max(in.total, 1))
+		if i < in.total && !in.spoilt(int32(i)) {
+			in.deadly = append(in.deadly, int32(i))
+		}
+	}
+}
+
+// kills says whether a record crashes its trainer.
+func (in *input) kills(rec int32) bool { return slices.Contains(in.deadly, rec%int32(in.total)) }
+
+// crashes ends the trainer if one of the next k batches of r has a deadly record.
+func (t *trainer) crashes(r *reader, k uint32) bool {
+	if !t.w.plan.isolates {
+		return false
+	}
+	for n := r.stepped + 1; n <= r.stepped+k; n++ {
+		if slices.ContainsFunc(r.batch(n).recs, t.w.input.kills) {
+			t.crashed = true
+			t.w.seen.deaths++
+			t.kill("a record crashes it")
+			t.abortOthers()
+			return true
+		}
+	}
+	return false
+}
+
+// abortOthers: those of its node abort, as in a collective that a member has left.
+func (t *trainer) abortOthers() {
+	w := t.w
+	if !w.plan.aborts {
+		return
+	}
+	for _, o := range w.trainers {
+		if o.node == t.node && o.alive {
+			w.at(w.now+w.time(5*millisecond, 100*millisecond), func() {
+				if o.alive && !o.stopped && !o.finished {
+					o.crashed = true
+					o.kill("it aborts, as another one is gone")
+				}
+			})
+		}
+	}
+}
+
+// alone says whether the records of the lease come one by one.
+func (l *reading) alone() bool { return l.grant.Suspicion == pb.Grant_SINGLY }
+
+// mayLeave says whether a batch may leave for the trainer now: a record that comes alone
+// waits until everything else is stepped, and everything else until that is.
+func (f *feed) mayLeave(alone bool) bool {
+	s := f.s
+	if s.unstepped == 0 || !alone && !s.single {
+		return true
+	}
+	now := s.a.w.now
+	if f.since == 0 {
+		f.since = now
+		s.a.after(aloneWait, f.poke)
+	}
+	return now >= f.since+aloneWait
+}
+
+// leftFor takes in that n batches have left for the trainer.
+func (s *seat) leftFor(n int, alone bool) {
+	s.unstepped += n
+	s.single = s.single || alone
+}
+
+// steppedTo takes a step in.
+func (s *seat) steppedTo(f *feed, through uint32) {
+	if through <= f.stepped {
+		return
+	}
+	s.unstepped -= min(s.unstepped, int(through-f.stepped))
+	f.stepped = through
+	if s.unstepped == 0 && s.single {
+		s.single = false
+		for _, o := range s.streams {
+			o.poke()
+		}
+	}
+}
+
+// crashReason is what an agent says of a record that it is to report as bad.
+const crashReason = "its trainer died twice while it alone was in the batch"
