@@ -383,7 +383,14 @@ func (c *cursor) whole(b *sources.Batch) error {
 		return nil
 	}
 	if size > int64(c.src.spec.MaxRecord) {
-		return c.large(0, size)
+		buf := make([]byte, min(size, overRoom))
+		n, err := c.some(buf, 0)
+		if err != nil {
+			return err
+		}
+		large := c.large(0, size)
+		large.Next, large.Value = min(size, c.r.End), sources.ValueOf(buf[:n])
+		return large
 	}
 	if _, err := c.read(b, 0, size); err != nil {
 		return err

@@ -195,6 +195,32 @@ func TestWithoutItsEndARecordOverTheLimitStopsTheReader(t *testing.T) {
 	}
 }
 
+// The end of a raw file is known, so one over the limit stands alone.
+func TestARawFileOverTheLimitStandsAlone(t *testing.T) {
+	for _, size := range []int{overLimit, overLimit + 1, 2 * overRoom} {
+		content := bytes.Repeat([]byte("picture."), size/8+1)[:size]
+		s := one(t, content, Framing{Kind: Whole}, defaultBlocks)
+		s.spec.MaxRecord = overLimit
+		g := mustList(t, s)[0]
+		for _, cut := range []int64{g.End, 500} { // a range may end inside it
+			good, bad := leftOut(t, s, g, 0, cut)
+			if rest, more := leftOut(t, s, g, cut, g.End); len(rest)+len(more) > 0 {
+				t.Errorf("%d bytes, from %d on: %v, %v", size, cut, rest, more)
+			}
+			if size == overLimit {
+				if len(good) != 1 || len(bad) > 0 {
+					t.Errorf("%d bytes: %d records, left out %v", size, len(good), bad)
+				}
+				continue
+			}
+			if len(good) > 0 || len(bad) != 1 || bad[0].Start != 0 || bad[0].Next != cut || bad[0].Size != int64(size) ||
+				!bytes.Equal(bad[0].Value, content[:min(size, 64<<10)]) {
+				t.Errorf("%d bytes up to %d: %d records, left out %+v", size, cut, len(good), bad)
+			}
+		}
+	}
+}
+
 // A reader that is called off while it looks for the end says so, and can go on.
 func TestTheSearchForALineEndIsCalledOff(t *testing.T) {
 	s := one(t, []byte("a\n"+strings.Repeat("x", 2<<20)+"\nb\n"), Framing{Kind: Lines, Text: true}, defaultBlocks)
