@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -67,8 +66,6 @@ const (
 	OnCrashIsolate = "isolate"
 )
 
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
-
 func (c *Check) bad(s *Spec) {
 	c.Among("on_crash", s.OnCrash, "", OnCrashIsolate)
 	if s.Isolates() && s.BitExact != nil {
@@ -100,7 +97,12 @@ func (c *Check) bad(s *Spec) {
 		c.Fail("dead_letter.files", d.Files, "is not an absolute folder", "as in /data/bad")
 	case d.Topic != "" && s.Source != nil && !c.source.Posts:
 		c.Fail("dead_letter.topic", d.Topic, "does not go with "+c.source.Name+": nothing can be written to a topic there", "use dead_letter.files")
-	case d.Topic != "" && (!topicName.MatchString(d.Topic) || d.Topic == "." || d.Topic == ".."):
-		c.Fail("dead_letter.topic", d.Topic, "is no name of a topic", "letters, digits, '.', '_' and '-', 249 at most")
+	}
+}
+
+// DeadLetterTopic is for a source that Posts: it knows which names its topics may have.
+func (c *Check) DeadLetterTopic(s *Spec, isTopic func(name string) bool, hint string) {
+	if d := s.DeadLetter; d != nil && d.Topic != "" && !isTopic(d.Topic) {
+		c.Fail("dead_letter.topic", d.Topic, "is no name of a topic", hint)
 	}
 }

@@ -23,6 +23,7 @@ const (
 	codeMaxOffset    = 30
 	codeMinOffset    = 31
 	codeUpdateConfig = 25
+	codeSend         = 310
 )
 
 // Queue is one queue of a topic.
@@ -35,6 +36,13 @@ func (q Queue) ext(more map[string]string) map[string]string {
 	ext := map[string]string{"topic": q.Topic, "queueId": strconv.Itoa(q.ID)}
 	maps.Copy(ext, more)
 	return ext
+}
+
+// Send makes a request to store a message. Its key can be searched for.
+func Send(q Queue, broker, group, key string, body []byte, nowMS int64) *Command {
+	return &Command{Code: codeSend, Body: body, Ext: map[string]string{ // the names of SendMessageRequestHeaderV2
+		"a": group, "b": q.Topic, "c": "TBW102", "d": "4", "e": strconv.Itoa(q.ID), "f": "0", "g": strconv.FormatInt(nowMS, 10), "h": "0",
+		"i": "KEYS\x01" + key + "\x02", "j": "0", "k": "false", "l": "0", "m": "false", "n": broker}}
 }
 
 // Flags of a pull.

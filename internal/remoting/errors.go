@@ -13,6 +13,7 @@ const (
 	unsupported       = 3
 	NoPermission      = 16
 	TopicUnknown      = 17
+	NoSlave           = 11 // a message is stored, and no slave is there to have it too
 	PullNotFound      = 19 // at the head
 	PullRetry         = 20 // no message matched, or messages are being removed
 	PullMoved         = 21 // below the minimum or above the maximum

@@ -117,6 +117,12 @@ func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	}
 }
 
+const topicHint = "letters, digits, '.', '_' and '-', 249 at most"
+
+func isTopic(name string) bool {
+	return topicName.MatchString(name) && name != "." && name != ".."
+}
+
 func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	if len(k.Brokers) == 0 {
 		c.Fail("kafka.brokers", "", "must be given: where the cluster is", "as in brokers: [kafka-1:9092, kafka-2:9092]")
@@ -127,12 +133,13 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	}
 	for i, t := range k.Topics {
 		at := fmt.Sprintf("kafka.topics[%d]", i)
-		if !topicName.MatchString(t) || t == "." || t == ".." {
-			c.Fail(at, t, "is not a topic's name", "letters, digits, '.', '_' and '-', 249 at most")
+		if !isTopic(t) {
+			c.Fail(at, t, "is not a topic's name", topicHint)
 		} else if slices.Index(k.Topics, t) < i {
 			c.Fail(at, t, "is named twice", "")
 		}
 	}
+	c.DeadLetterTopic(s, isTopic, topicHint)
 	brokers.CheckEnd(c, "kafka", "start", k.Start, "; offsets go to kafka.start_offsets")
 	checkOffsets(c, "start_offsets", k.StartOffsets, k.Topics)
 	brokers.CheckRefresh(c, "kafka", k.End, k.Refresh)

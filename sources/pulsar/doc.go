@@ -32,6 +32,7 @@
 //	gaps.go     why an entry did not come
 //	tries.go    how often an entry could not be read
 //	commit.go   two subscriptions: our progress, and messages that Pulsar must keep
+//	post.go     dead letters to a topic
 //	keeps.go    when Pulsar will delete messages that are still needed
 //	chunks.go   messages in chunks
 package pulsar

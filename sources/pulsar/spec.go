@@ -25,7 +25,7 @@ const entries = 1 << indexBits // offsets of one entry
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
-		Commits: true, Retains: true, Foretells: true, Dates: true,
+		Commits: true, Retains: true, Foretells: true, Posts: true, Dates: true,
 		SideBySide: 4,
 		Sizes:      sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
@@ -202,6 +202,8 @@ func (k *Spec) readIDs(r *dataset.Reader, n *yaml.Node, path string) {
 	k.StartIDs = all
 }
 
+const topicHint = "as in clicks, or persistent://tenant/namespace/clicks"
+
 func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	checkURL(c, "pulsar.service", k.Service, "pulsar://broker:6650", "pulsar", "pulsar+ssl")
 	checkURL(c, "pulsar.admin", k.Admin, "http://broker:8080", "http", "https")
@@ -211,11 +213,12 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	for i, t := range k.Topics {
 		at := fmt.Sprintf("pulsar.topics[%d]", i)
 		if !topicName.MatchString(t) {
-			c.Fail(at, t, "is not a persistent topic's name", "as in clicks, or persistent://tenant/namespace/clicks")
+			c.Fail(at, t, "is not a persistent topic's name", topicHint)
 		} else if slices.IndexFunc(k.Topics, func(o string) bool { return fullName(o) == fullName(t) }) < i {
 			c.Fail(at, t, "is named twice", "")
 		}
 	}
+	c.DeadLetterTopic(s, topicName.MatchString, topicHint)
 	brokers.CheckEnd(c, "pulsar", "start", k.Start, "")
 	for _, key := range slices.Sorted(maps.Keys(k.StartIDs)) {
 		if _, err := parseID(k.StartIDs[key]); err != nil {

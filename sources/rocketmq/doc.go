@@ -25,6 +25,7 @@
 //	cursor.go     ranges to batches of records
 //	lost.go       why an offset cannot be read
 //	same.go       whether the message before the next one is still the one that was read
+//	post.go       dead letters to a topic
 //	compare.go    which messages the broker has taken back; history.go what is remembered of
 //	              each queue for that; trace.go of each message
 //	earlier.go    older messages that are remembered after the first look

@@ -23,7 +23,7 @@ import (
 // read, so it cannot retain messages for us.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "rocketmq", Unit: "records", Keyed: true, Commits: true, Foretells: true, Dates: true,
+		Name: "rocketmq", Unit: "records", Keyed: true, Commits: true, Foretells: true, Posts: true, Dates: true,
 		SideBySide: 4,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
 			// A lease that ends ahead of head blocks no other worker, so it may be long, but not
@@ -128,18 +128,21 @@ func (k *Spec) Members(r *dataset.Reader) []dataset.Member {
 	}
 }
 
+const topicHint = "letters, digits, '_', '-', '%' and '|', 127 at most"
+
 func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	if len(k.NameServers) == 0 {
 		c.Fail("rocketmq.name_servers", "", "must be given: where the cluster is", "as in name_servers: [mq-1:9876, mq-2:9876]")
 	}
 	c.HostPorts("rocketmq.name_servers", k.NameServers, "mq-1:9876")
+	c.DeadLetterTopic(s, topicName.MatchString, topicHint)
 	if len(k.Topics) == 0 {
 		c.Fail("rocketmq.topic", "", "must be given: what to read", "")
 	}
 	for i, t := range k.Topics {
 		at := fmt.Sprintf("rocketmq.topics[%d]", i)
 		if !topicName.MatchString(t) {
-			c.Fail(at, t, "is not a topic's name", "letters, digits, '_', '-', '%' and '|', 127 at most")
+			c.Fail(at, t, "is not a topic's name", topicHint)
 		} else if slices.Index(k.Topics, t) < i {
 			c.Fail(at, t, "is named twice", "")
 		}

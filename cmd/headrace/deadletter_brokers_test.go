@@ -1,0 +1,67 @@
+//go:build pulsar || rocketmq
+
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/internal/view"
+)
+
+// badMessages are records of a topic, of which some are bad: values in the order in which
+// they are written, and the bad ones.
+func badMessages(n int) (values [][]byte, bad map[string]bool, sum, good int) {
+	bad = map[string]bool{}
+	for i := range n {
+		value := fmt.Sprintf("%d\t%d\tuser", i%2, i)
+		if i%50 == 7 || i%50 == 8 {
+			value = fmt.Sprintf("0\tx%d\tuser", i)
+			bad[value] = true
+		} else {
+			sum, good = sum+i, good+1
+		}
+		values = append(values, []byte(value))
+	}
+	return values, bad, sum, good
+}
+
+// lettersGoToATopic trains on the topic clicks and finds the dead letters in clicks-bad.
+// part says where a topic is.
+func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[string]bool, sum, good int) {
+	t.Helper()
+	w := newWorld(t)
+	w.write("clicks.yaml", "name: clicks\n"+part("clicks")+"\ndead_letter: {topic: clicks-bad}\n"+
+		"decode:\n  format: tsv\n  on_error: skip\n  columns:\n    - {name: label, path: 0, dtype: float32}\n    - {name: number, path: 1, dtype: int64}\n    - {name: user, path: 2, dtype: string}\n")
+	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
+	rows, got := read(t, r.out)
+	if r.code != exitOK || int(rows) != good || int(got) != sum {
+		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+	}
+	up := w.up()
+	up.until("all dead letters are written", func() bool {
+		v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
+		return v.State == "done" && v.Bad != nil && v.Bad.Records == uint64(len(bad)) && v.Bad.Unwritten == 0
+	})
+	w.write("letters.yaml", "name: letters\n"+part("clicks-bad")+"\ndecode:\n  format: json\n  columns:\n"+
+		"    - {name: id, path: /id, dtype: string}\n    - {name: value, path: /value, dtype: string}\n    - {name: column, path: /column, dtype: string}\n")
+	w.ok("dataset", "apply", "-f", "letters.yaml")
+	ids := map[string]bool{}
+	for _, row := range decoded[[]map[string]any](t, w.ok("peek", "letters", "-n", "1000", "-o", "json")) {
+		value, err := base64.StdEncoding.DecodeString(fmt.Sprint(row["value"]))
+		if err != nil || row["column"] != "number" || ids[fmt.Sprint(row["id"])] || !bad[string(value)] {
+			t.Errorf("%v has the value %q, %v", row, value, err)
+		}
+		ids[fmt.Sprint(row["id"])] = true
+		delete(bad, string(value))
+	}
+	if len(bad) > 0 {
+		t.Errorf("no dead letter of %v", bad)
+	}
+	w.write("missing.yaml", "name: missing\n"+part("clicks")+"\ndead_letter: {topic: 'a topic'}\ndecode: {format: lines, on_error: skip}\n")
+	if r := w.run("check", "-f", "missing.yaml"); r.code == exitOK || !strings.Contains(r.err, "dead_letter.topic: \"a topic\": is no name of a topic") {
+		t.Errorf("a topic of no valid name: %+v", r)
+	}
+}
