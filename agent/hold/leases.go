@@ -39,6 +39,7 @@ func (c *Core) grant(g *pb.Grant) {
 	if s == nil || s.closed || s.rounds.ends() || !s.w.deliverable() {
 		m := c.message()
 		m.Releases = append(m.Releases, &pb.Release{Token: g.Token, Prefix: g.LeaseStart, Reason: "nobody here asks for it any more"})
+		c.missingElsewhere(g.Worker, g.Dataset, s, gap{partition: g.Partition, pass: g.Pass, segment: g.Segment, at: g.LeaseStart})
 		return
 	}
 	if s.overtakes(g) {
@@ -172,6 +173,22 @@ func (s *stream) missing(k gap) {
 	}
 }
 
+// missingElsewhere notes a gap in the other streams of a worker: what one stream gives back
+// has to come again before another one delivers what lies after it. Example: a stream closes
+// while it asks, and the next one asks too. The first request is granted [0, 100) and nobody
+// takes it; the second one is granted [100, 200).
+func (c *Core) missingElsewhere(number, dataset uint32, but *stream, k gap) {
+	w := c.byNumber[number]
+	if w == nil {
+		return
+	}
+	for _, s := range w.streams {
+		if s != but && s.dataset == dataset && !s.closed {
+			s.missing(k)
+		}
+	}
+}
+
 // overtakes says whether g lies after a gap that was not granted again yet. The caller then
 // gives g back and asks again. Only answers to requests that were open when the gap was noted
 // count: the master may have answered them before it heard of the gap. Nobody knows whether
@@ -253,6 +270,7 @@ func (c *Core) giveBack(s *stream, reason string) {
 				m := c.message()
 				m.Releases = append(m.Releases, &pb.Release{Token: l.token.proto(), Prefix: l.stepped, Reason: reason})
 			}
+			c.missingElsewhere(s.id.Worker, s.dataset, s, gap{partition: l.partition, pass: l.pass, segment: l.segment, at: l.stepped})
 			l.end, l.frontier = l.stepped, min(l.frontier, l.stepped)
 		}
 		c.done(l)

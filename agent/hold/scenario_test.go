@@ -238,7 +238,7 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 			scan(f[1], "%d", &e.Worker)
 			m.Fences = append(m.Fences, e)
 		case "grant": // grant request token start-end [HEAD]
-			g := &pb.Grant{Token: token(f[2]), Dataset: 1, Partition: 1}
+			g := &pb.Grant{Token: token(f[2]), Worker: 1, Dataset: 1, Partition: 1}
 			scan(f[1]+" "+f[3], "%d %d-%d", &g.Request, &g.LeaseStart, &g.LeaseEnd)
 			if len(f) > 4 {
 				g.Head = new(int64)
