@@ -20,14 +20,23 @@ type alone struct {
 	since   time.Time // since when the trainer works on the oldest of them
 	forced  bool      // one of them left although others were in hand
 	waiting map[*stream]time.Time
+
+	// Frames that may leave, and of which the Desk has not said yet whether they do. They
+	// count as in hand, so that two streams do not let one record each go at the same moment.
+	onWay, singlesOnWay int
 }
 
-// mayLeave says whether a frame of st may leave now, or when to look again.
+// mayLeave says whether a frame of st may leave now, or when to look again. left or stays
+// has to follow if it may.
 func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !st.track || a.unstpd == 0 || !single && !a.single {
+	if !st.track {
+		return time.Time{}, true
+	}
+	if a.unstpd == 0 && a.onWay == 0 || !single && !a.single && a.singlesOnWay == 0 {
 		delete(a.waiting, st)
+		a.goes(single, 1)
 		return time.Time{}, true
 	}
 	since, waits := a.waiting[st]
@@ -41,18 +50,54 @@ func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 	if again = since.Add(st.t.srv.patience.now()); time.Now().After(again) {
 		delete(a.waiting, st)
 		a.forced = true
+		a.goes(single, 1)
 		return time.Time{}, true
 	}
 	return again, false
 }
 
-// left: batches of st were delivered.
+func (a *alone) goes(single bool, n int) {
+	a.onWay += n
+	if single {
+		a.singlesOnWay += n
+	}
+}
+
+// stays: the frame of st that might leave is cut again.
+func (a *alone) stays(st *stream, single bool) {
+	if !st.track {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.goes(single, -1)
+	for s := range a.waiting {
+		poke(s.wakeSend)
+	}
+}
+
+// left: batches of st that might leave were delivered.
 func (a *alone) left(st *stream, batches uint32, single bool) {
 	if !st.track {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.goes(single, -1)
+	a.has(batches, single)
+}
+
+// resumed: the trainer has batches of st from before.
+func (a *alone) resumed(st *stream, batches uint32) {
+	if !st.track {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.has(batches, false)
+}
+
+func (a *alone) has(batches uint32, single bool) {
 	if a.unstpd == 0 {
 		a.since = time.Now()
 	}

@@ -55,6 +55,35 @@ func TestTheNextRecordWaitsAsLongAsStepsTake(t *testing.T) {
 	})
 }
 
+// Two streams have a record each that comes alone, and both may send at the same moment. One
+// of them goes. The other one waits until that is stepped, or is not sent after all.
+func TestOneOfTwoStreamsLetsARecordGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHands(t, &Server{})
+		other := &stream{track: true, t: h.st.t, wakeSend: make(chan struct{}, 1)}
+		a := &h.st.t.alone
+		if _, ok := a.mayLeave(h.st, true); !ok {
+			t.Fatal("nothing is in hand, and the record may not leave")
+		}
+		for _, single := range []bool{true, false} {
+			if _, ok := a.mayLeave(other, single); ok {
+				t.Errorf("single %v: it leaves beside a record that comes alone", single)
+			}
+		}
+		a.stays(h.st, true)
+		select {
+		case <-other.wakeSend:
+		default:
+			t.Error("the other stream is not woken when the record stays")
+		}
+		if _, ok := a.mayLeave(other, true); !ok {
+			t.Error("nothing is on its way any more, and the record may not leave")
+		}
+		a.left(other, 1, true)
+		h.wants(h.take(), time.Second)
+	})
+}
+
 // The records come in the same order to the next trainer: it must not be as with the last.
 func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

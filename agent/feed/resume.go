@@ -38,7 +38,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			r.Batches = append(r.Batches, rb)
 			st.delivered = b.Number
 		}
-		t.alone.left(st, st.delivered-min(st.delivered, st.stepped), false)
+		t.alone.resumed(st, st.delivered-min(st.delivered, st.stepped))
 		out = append(out, r)
 	}
 	return out, nil

@@ -78,9 +78,6 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 		s.split = time.Time{}
 		return nil, time.Time{}, false
 	}
-	if again, ok := st.t.alone.mayLeave(st, w.single); !ok {
-		return nil, again, false
-	}
 	if credit < n {
 		// More credit is likely on its way; a trainer with a small window gets
 		// the part that it has room for.
@@ -90,6 +87,11 @@ func (s *sender) next() (w *work, again time.Time, end bool) {
 		} else if due := s.split.Add(st.t.srv.cfg.Linger); now.Before(due) {
 			return nil, due, false
 		}
+	}
+	if again, ok := st.t.alone.mayLeave(st, w.single); !ok {
+		return nil, again, false
+	}
+	if credit < n {
 		rest := st.split(w, credit)
 		before := w.bytes
 		w.bytes, rest.bytes = int64(w.b.Size()), int64(rest.b.Size())
@@ -128,8 +130,10 @@ func (s *sender) deliver(w *work) error {
 	case hold.Untrusted:
 		st.blocked = true
 		st.recut = true
+		st.t.alone.stays(st, w.single)
 	default:
 		st.recut = true
+		st.t.alone.stays(st, w.single)
 	}
 	st.mu.Unlock()
 	poke(st.wakeCut)

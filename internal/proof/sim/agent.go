@@ -55,8 +55,9 @@ type seat struct {
 	left    bool
 	killed  bool
 
-	unstepped int  // batches that were delivered and are not stepped
-	single    bool // one of them is a record by itself
+	unstepped           int  // batches that were delivered and are not stepped
+	single              bool // one of them is a record by itself
+	onWay, singlesOnWay int  // frames that may leave, and have not left
 }
 
 func (w *World) startAgent(n *node) {

@@ -19,7 +19,8 @@ const aloneWait = second
 // seed stay as they were.
 func (p *plan) drawCrashes(seed uint64) {
 	ordered := p.model == shared || seed%4 != 2 // else the seed is about processes that come out of order
-	if p.isolates = seed%5 == 4 && ordered && p.exact == 0 && !p.drops; !p.isolates {
+	alternates := p.rounds && len(p.datasets) > 1 // docs/BAD-RECORDS.md, Limits
+	if p.isolates = seed%5 == 4 && ordered && p.exact == 0 && !p.drops && !alternates; !p.isolates {
 		return
 	}
 	p.aborts = seed%2 == 0
@@ -88,7 +89,7 @@ func (l *reading) alone() bool { return l.grant.Suspicion == pb.Grant_SINGLY }
 // waits until everything else is stepped, and everything else until that is.
 func (f *feed) mayLeave(alone bool) bool {
 	s := f.s
-	if s.unstepped == 0 || !alone && !s.single {
+	if s.unstepped == 0 && s.onWay == 0 || !alone && !s.single && s.singlesOnWay == 0 {
 		return true
 	}
 	now := s.a.w.now
@@ -97,6 +98,13 @@ func (f *feed) mayLeave(alone bool) bool {
 		s.a.after(aloneWait, f.poke)
 	}
 	return now >= f.since+aloneWait
+}
+
+// goes counts frames that may leave and have not left.
+func (s *seat) goes(alone bool, n int) {
+	if s.onWay += n; alone {
+		s.singlesOnWay += n
+	}
 }
 
 // leftFor takes in that n batches have left for the trainer.

@@ -232,6 +232,7 @@ func (f *feed) cut() {
 	}
 	wk.takes = wk.takes[:n]
 	f.busy = true
+	f.s.goes(wk.alone, 1)
 	a.after(a.w.time(50*microsecond, a.w.plan.read), func() { f.deliver(&wk) })
 }
 
@@ -280,6 +281,7 @@ func (f *feed) exhausted(l *reading, tail int64) {
 
 func (f *feed) deliver(wk *work) {
 	f.busy = false
+	f.s.goes(wk.alone, -1)
 	if f.stopped {
 		return
 	}
