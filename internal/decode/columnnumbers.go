@@ -95,7 +95,13 @@ func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid 
 	if valid != nil {
 		count = sources.CountValid(valid)
 	}
-	if f.col.Dict != nil && count > 0 {
+	if count == 0 { // a column with a dictionary has no Values to look at
+		for i := range out {
+			out[i] = missing
+		}
+		return true
+	}
+	if f.col.Dict != nil {
 		known := dictionaryOf[D](c, e, f.col)
 		switch index := f.col.Entries[f.value : f.value+count]; {
 		case known.errs != nil:
