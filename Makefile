@@ -178,7 +178,7 @@ test-tf-221: build ## of it TensorFlow 2.21: dataset, Keras 3
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf
 
 .PHONY: test-tf-kills
-test-tf-kills: build quickstart-needs-kafka ## examples/estimator_clicks through KILLS kills (300) of every process, judged id by id; HEADRACE_SEED and FIRST=job play it again; hours
+test-tf-kills: build quickstart-needs-kafka ## examples/estimator_clicks through KILLS kills (300) of every process, judged id by id; in `make test-long`; HEADRACE_SEED and FIRST=job play it again; hours
 	@python="$$($(PYTHON) connectors/python/tests_tf/install_tf.py 2.15)" && cd connectors/python && TF_CPP_MIN_LOG_LEVEL=2 KILLS=$(if $(filter file,$(origin KILLS)),300,$(KILLS)) \
 	  HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_tf/check_kills.py
 
@@ -329,12 +329,12 @@ test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the
 	$(CHAOS) --group internal/proof/chaos/group.py --prefetch 4 --kills 2 --patience 120s
 
 .PHONY: test-chaos-pulsar
-test-chaos-pulsar: build venv ## the same over Pulsar's topics; not in `make test` yet
+test-chaos-pulsar: build venv ## the same over Pulsar's topics; in `make test-long`
 	$(CHAOS) --source pulsar --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source pulsar --live --kills 24 --round-kills 10 --rounds 2
 
 .PHONY: test-chaos-rocketmq
-test-chaos-rocketmq: build venv ## the same over RocketMQ's topics
+test-chaos-rocketmq: build venv ## the same over RocketMQ's topics; in `make test-long`
 	$(CHAOS) --source rocketmq --model shared --kills 12 --round-kills 10 --rounds 1
 	$(CHAOS) --source rocketmq --live --kills 40 --round-kills 10 --rounds 3 --parallel 2
 
@@ -379,7 +379,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills fuzz test-chaos-landing ## what takes long
+test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz
