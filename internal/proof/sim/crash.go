@@ -18,7 +18,7 @@ const aloneWait = second
 // drawCrashes decides whether a seed has deadly records, without dice: the other draws of a
 // seed stay as they were.
 func (p *plan) drawCrashes(seed uint64) {
-	ordered := p.model == shared || seed%4 != 2 // else the seed is about processes that come out of order
+	ordered := p.model == shared || seed%4 != 2   // else the seed is about processes that come out of order
 	alternates := p.rounds && len(p.datasets) > 1 // docs/BAD-RECORDS.md, Limits
 	if p.isolates = seed%5 == 4 && ordered && p.exact == 0 && !p.drops && !alternates; !p.isolates {
 		return
