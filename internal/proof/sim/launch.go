@@ -141,6 +141,11 @@ func (w *World) trainerDown(t *trainer) {
 	})
 }
 
+// givenUp says whether a master has given up a process of the group.
+func (g *group) givenUp() bool {
+	return slices.ContainsFunc(g.w.everybody, func(t *trainer) bool { return t.group == g && t.lost > 0 })
+}
+
 // down: one member's failure is the end of the group.
 func (g *group) down(t *trainer) {
 	w := g.w
@@ -150,9 +155,11 @@ func (g *group) down(t *trainer) {
 			t.judgeLast()
 		}
 		g.meet()
-		// All may end with success before they hear that somebody went back. Whoever looks
-		// after the job sees that it is not done, and starts the group again.
-		if g.rewound && g.left == g.size && w.group == g {
+		// All may end with success before they hear that somebody went back, or that a new
+		// master has given them up: then it has not dropped what their last round left, as the
+		// old one said. Whoever looks after the job sees that it is not done, and starts the
+		// group again.
+		if (g.rewound || w.plan.drops && g.givenUp()) && g.left == g.size && w.group == g {
 			g.next = true
 			w.at(w.now+w.time(20*millisecond, 2*second), w.startGroup)
 			return
