@@ -127,7 +127,7 @@ type Batch struct {
 }
 
 // Reset empties the batch and keeps its memory.
-func (b *Batch) Reset() { b.Arena, b.Recs, b.End = b.Arena[:0], b.Recs[:0], 0 }
+func (b *Batch) Reset() { b.Arena, b.Recs, b.Columns, b.End = b.Arena[:0], b.Recs[:0], nil, 0 }
 
 // Record is one record of a Batch; Key, Value and each header are [start, end)
 // in the arena.

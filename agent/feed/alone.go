@@ -47,6 +47,9 @@ func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 		since = time.Now()
 		a.waiting[st] = since
 	}
+	if a.unstpd > 0 && a.since.After(since) {
+		since = a.since // the wait is for what is in hand now, and not for what left before it
+	}
 	if again = since.Add(st.t.srv.patience.now()); time.Now().After(again) {
 		delete(a.waiting, st)
 		a.forced = true
@@ -84,7 +87,7 @@ func (a *alone) left(st *stream, batches uint32, single bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.goes(single, -1)
-	a.has(batches, single)
+	a.has(st, batches, single)
 }
 
 // resumed: the trainer has batches of st from before.
@@ -94,10 +97,14 @@ func (a *alone) resumed(st *stream, batches uint32) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.has(batches, false)
+	a.has(st, batches, false)
 }
 
-func (a *alone) has(batches uint32, single bool) {
+func (a *alone) has(st *stream, batches uint32, single bool) {
+	if st.away {
+		return
+	}
+	st.inHand += batches
 	if a.unstpd == 0 {
 		a.since = time.Now()
 	}
@@ -118,6 +125,7 @@ func (a *alone) steppedTo(st *stream, v *frame.Step) {
 	}
 	batches := through - st.stepped
 	a.unstpd -= min(a.unstpd, batches)
+	st.inHand -= min(st.inHand, batches)
 	st.stepped = through
 	if a.forced && a.single {
 		if v.Batches > 1 || v.More { // in one step
@@ -128,10 +136,28 @@ func (a *alone) steppedTo(st *stream, v *frame.Step) {
 	}
 	a.since = time.Now()
 	if a.unstpd == 0 {
-		a.single, a.forced = false, false
-		for s := range a.waiting {
-			poke(s.wakeSend)
-		}
+		a.nothingInHand()
+	}
+}
+
+// closed: st is gone, and nothing of it will be stepped.
+func (a *alone) closed(st *stream) {
+	if !st.track {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, st)
+	st.away = true
+	if a.unstpd -= min(a.unstpd, st.inHand); a.unstpd == 0 {
+		a.nothingInHand()
+	}
+}
+
+func (a *alone) nothingInHand() {
+	a.single, a.forced = false, false
+	for s := range a.waiting {
+		poke(s.wakeSend)
 	}
 }
 

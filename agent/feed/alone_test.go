@@ -84,6 +84,44 @@ func TestOneOfTwoStreamsLetsARecordGo(t *testing.T) {
 	})
 }
 
+// What a closed stream had in hand is never stepped. It keeps no record of another stream
+// waiting.
+func TestAClosedStreamHasNothingInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHands(t, &Server{})
+		other := &stream{track: true, t: h.st.t, wakeSend: make(chan struct{}, 1)}
+		a := &h.st.t.alone
+		if _, ok := a.mayLeave(other, false); !ok {
+			t.Fatal("nothing is in hand, and a batch may not leave")
+		}
+		a.left(other, 3, false)
+		a.closed(other)
+		a.has(other, 1, false) // one more was on its way
+		h.wants(h.take(), 0)
+		h.step(1)
+		h.wants(h.take(), 0)
+	})
+}
+
+// Records of two streams take turns, and a step takes nearly as long as is waited. The wait
+// begins anew with each record that leaves: the other one does not leave beside it.
+func TestARecordWaitsForTheOneThatLeftAndNotForThoseBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHands(t, &Server{})
+		other := &stream{track: true, t: h.st.t, wakeSend: make(chan struct{}, 1)}
+		a := &h.st.t.alone
+		h.wants(h.take(), 0)
+		for range 3 {
+			if _, ok := a.mayLeave(other, true); ok {
+				t.Fatal("two records that come alone are in hand together")
+			}
+			time.Sleep(900 * time.Millisecond)
+			h.step(1)
+			h.wants(h.take(), 0)
+		}
+	})
+}
+
 // The records come in the same order to the next trainer: it must not be as with the last.
 func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -141,6 +141,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	s.mu.Lock()
 	delete(s.trainers, t.number)
 	s.mu.Unlock()
+	close(t.left)
 	if s.stepFiles.unknow(t.number); before != 0 {
 		s.stepFiles.know(h.Incarnation, before)
 	}

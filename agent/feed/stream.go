@@ -63,6 +63,8 @@ type stream struct {
 	pace      float64 // batches per second, 0 unknown
 	delivered uint32
 	stepped   uint32     // guarded by trainer.alone
+	inHand    uint32     // batches that were delivered and are not stepped; guarded by trainer.alone
+	away      bool       // it is closed; guarded by trainer.alone
 	newest    hold.Lease // of leases
 	closing   uint32     // with rounds: the batch to end where it is
 	round     decision   // with rounds: what the master has decided
@@ -262,6 +264,7 @@ func (t *trainer) closeStream(number uint32) {
 		return
 	}
 	t.removeStream(number)
+	t.alone.closed(st)
 	t.srv.cfg.Desk.Do(&hold.Close{Stream: st.id})
 }
 

@@ -242,6 +242,11 @@ func (t *trainer) depart(bye bool) {
 // takes the first one that it hears of for the one that failed first.
 func (t *trainer) afterThoseBefore() {
 	s := t.srv
+	select {
+	case <-t.proc.exited: // when it ended is known
+	case <-s.stopped.Done():
+		return
+	}
 	var before []*trainer
 	s.mu.Lock()
 	for _, o := range s.trainers {
