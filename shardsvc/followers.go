@@ -28,8 +28,15 @@ func (gr *group) fails(w *worker) (follows bool) {
 	w.failed, w.follows = true, w.outlived != gr.failures.count
 	gr.failures.count++
 	gr.failures.last = gr.now
-	if next := w.rank.worker(); next != nil && next != w && next.outlived == gr.failures.count-1 {
-		next.outlived++ // it came because w has failed
+	if !w.follows {
+		w.outlived = gr.failures.count // if it lives on after all, that was its own failure
+	}
+	for _, x := range gr.workers {
+		// It came because w has failed, or because of the failure that w follows: then what w
+		// does after that is no reason for x to fail.
+		if x != w && x.outlived == gr.failures.count-1 && (w.follows || x.rank == w.rank) {
+			x.outlived++
+		}
 	}
 	return w.follows
 }

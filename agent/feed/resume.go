@@ -19,7 +19,7 @@ func (t *trainer) resume(ctx context.Context, entries []frame.ResumeEntry) ([]ho
 			t.closeStreams()
 			return nil, fmt.Errorf("resume stream %d: %w", e.Stream, err)
 		}
-		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Stepped: e.Through, Acked: e.Acked}
+		r := hold.Resume{Stream: e.Stream, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Strict: st.ds.Spec.Order == "strict", Stepped: e.Through, Acked: e.Acked}
 		if st.rounds != nil {
 			if e.Round != nil {
 				st.rounds.Told, st.rounds.ToldLast = e.Round.Through, e.Round.Last

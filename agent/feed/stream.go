@@ -77,7 +77,7 @@ func (t *trainer) open(ctx context.Context, number uint32, o frame.Open) error {
 	if err != nil {
 		return err
 	}
-	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Rounds: st.rounds}); a.Invalid != "" {
+	if a := t.srv.cfg.Desk.Do(&hold.Open{Stream: st.id, Dataset: st.ds.ID, Virtual: st.virtual, Tracked: st.track, Strict: st.ds.Spec.Order == "strict", Rounds: st.rounds}); a.Invalid != "" {
 		t.removeStream(number)
 		return invalid(a.Invalid, "")
 	}

@@ -101,6 +101,7 @@ type stream struct {
 	dataset uint32
 	virtual uint32 // of requests
 	tracked bool
+	strict  bool
 	closed  bool
 	over    bool // END, FAILED or DELETED was said
 
@@ -213,7 +214,7 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 		if s := c.stream(ev.Stream); s != nil {
 			s.hungry = true
 			c.want(s)
-			if s.hasAll() { // it was told before the stream was hungry
+			if c.talking() && s.hasAll() { // it was told before the stream was hungry
 				c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: s.standing})
 			}
 		}

@@ -46,6 +46,7 @@ type Resume struct {
 	Dataset uint32
 	Virtual uint32 // as in Open
 	Tracked bool
+	Strict  bool
 	Rounds  *Rounds // nil: none
 	Stepped uint32  // batches stepped so far
 	Acked   uint32  // batches known to be durable
@@ -77,6 +78,7 @@ type Open struct {
 	Dataset uint32
 	Virtual uint32 // bit_exact: which virtual rank's leases, from 1; 0: none's
 	Tracked bool
+	Strict  bool    // the dataset's order: no record leaves before those that precede it
 	Rounds  *Rounds // nil: none
 }
 

@@ -183,7 +183,7 @@ func (c *Core) missingElsewhere(number, dataset uint32, but *stream, k gap) {
 		return
 	}
 	for _, s := range w.streams {
-		if s != but && s.dataset == dataset && !s.closed {
+		if s != but && s.strict && s.dataset == dataset && !s.closed {
 			s.missing(k)
 		}
 	}

@@ -79,7 +79,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		arg(d, t, "gen", &gen)
 		return s.do(&hold.Join{Join: &pb.Join{Worker: worker, Rank: rank, Generation: gen}, Resume: resumes(d.Input), Ended: d.HasArg("ended")})
 	case "open":
-		return s.do(&hold.Open{Stream: id, Dataset: 1, Tracked: !d.HasArg("untracked")})
+		return s.do(&hold.Open{Stream: id, Dataset: 1, Tracked: !d.HasArg("untracked"), Strict: d.HasArg("strict")})
 	case "hungry":
 		return s.do(&hold.Hungry{Stream: id})
 	case "close":

@@ -15,7 +15,7 @@ func (c *Core) onOpen(ev *Open) {
 	case c.stream(ev.Stream) != nil:
 		c.fx.Invalid = fmt.Sprintf("stream %d is open already", ev.Stream.Number)
 	default:
-		s := &stream{id: ev.Stream, w: w, dataset: ev.Dataset, virtual: ev.Virtual, tracked: ev.Tracked}
+		s := &stream{id: ev.Stream, w: w, dataset: ev.Dataset, virtual: ev.Virtual, tracked: ev.Tracked, strict: ev.Strict}
 		w.streams = append(w.streams, s)
 		if ev.Rounds != nil {
 			c.beginRounds(s, ev.Rounds)

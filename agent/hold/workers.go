@@ -43,7 +43,7 @@ func (w *worker) joinNow() *pb.Join { return proto.Clone(w.join).(*pb.Join) }
 func (c *Core) resume(w *worker, entries []Resume) error {
 	for _, r := range entries {
 		s := &stream{
-			id: Stream{Worker: w.join.Worker, Number: r.Stream}, w: w, dataset: r.Dataset, virtual: r.Virtual, tracked: r.Tracked,
+			id: Stream{Worker: w.join.Worker, Number: r.Stream}, w: w, dataset: r.Dataset, virtual: r.Virtual, tracked: r.Tracked, strict: r.Strict,
 			durable: r.Acked, stepped: r.Acked, delivered: r.Acked, standing: pb.Standing_WAIT,
 		}
 		for _, other := range w.streams {

@@ -50,7 +50,7 @@ func (s *Service) Land(ctx context.Context, name, transaction string, locators [
 
 // headers reads the headers of the chunks of a call, and says what memory they take.
 func headers(transaction string, chunks [][]byte) (all []chunk.Header, memory int64, err error) {
-	records := 0
+	records, bodies := 0, 0
 	for _, b := range chunks {
 		h, err := chunk.ReadHeader(b)
 		if err != nil {
@@ -58,7 +58,8 @@ func headers(transaction string, chunks [][]byte) (all []chunk.Header, memory in
 		}
 		all = append(all, h)
 		memory += h.Memory()
-		if records += h.Raw; records > landMost || h.Body > landMost {
+		bodies += h.Body
+		if records += h.Raw; records > landMost || bodies > landMost+len(all)*chunk.HeaderSize {
 			return nil, 0, fmt.Errorf("%w: transaction %q: the chunks of one call have more than %d bytes of records (land_bytes of the layout): stage them, and commit then", ErrInvalid, transaction, landMost)
 		}
 	}
@@ -67,6 +68,10 @@ func headers(transaction string, chunks [][]byte) (all []chunk.Header, memory in
 
 // land is Land when there is room. back gives it back.
 func (s *Service) land(ctx context.Context, name, transaction string, locators []string, last []NewChunk, back func()) (Committed, error) {
+	if len(locators)+len(last) == 0 { // the id would be used up for nothing
+		back()
+		return Committed{}, fmt.Errorf("%w: transaction %q: the call names no chunk and has none", ErrInvalid, transaction)
+	}
 	p, a, ended, err := s.begin(ctx, name, transaction, len(locators)+len(last))
 	if err != nil {
 		back()

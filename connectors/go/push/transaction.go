@@ -200,6 +200,7 @@ func (t *Transaction) failure() error {
 // Stage sends what is not sent yet, and waits until all of it is durable. The locators are
 // what another process needs to commit the transaction. Nothing can be pushed after it.
 func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
+	t.last = nil // the builders are staged from here on, also if that ends in the middle
 	for part := range t.builders {
 		if err := t.send(ctx, part); err != nil {
 			return nil, err
@@ -208,7 +209,7 @@ func (t *Transaction) Stage(ctx context.Context) (locators []string, _ error) {
 	if err := t.settle(ctx); err != nil {
 		return nil, err
 	}
-	t.named, t.last = true, nil
+	t.named = true
 	return slices.Clone(t.names), nil
 }
 

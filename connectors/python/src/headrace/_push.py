@@ -368,11 +368,12 @@ class Transaction:
         """Sends the remaining records, and waits until all chunks are durable. Any process can
         commit the transaction with the returned locators. Nothing can be pushed after it. After
         an interrupt (KeyboardInterrupt) it can be called again."""
+        self._last = []  # the builders are staged from here on, also if that ends in the middle
         for part in range(len(self._builders)):
             self._send(part)
         self._wait(0)
         self._check()
-        self._named, self._last = True, []
+        self._named = True
         return list(self._locators)
 
     def commit(self) -> Pushed:
