@@ -31,7 +31,9 @@ func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
 	if f.spec.Kind().Pushed || !f.wanted(p) {
 		return nil
 	}
-	if last, known := f.last[p.Number]; known && last != p.LastSegment && f.spec.Kind().Numbers {
+	// A checkpoint that was restored may have put another partition in the place of this one:
+	// then its number is not known here.
+	if last, known := f.last[p.Number]; (!known || last != p.LastSegment) && f.spec.Kind().Numbers {
 		return errMoved
 	}
 	f.last[p.Number] = p.LastSegment

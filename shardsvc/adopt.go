@@ -308,7 +308,7 @@ func (p *partition) knowsNone(more []sources.Segment) error {
 	}
 	for i := range more {
 		s := &more[i]
-		if g := known[s.Name]; g != nil && s.Name != "" && bytes.Equal(g.Locator, s.Locator) {
+		if g := known[s.Name]; g != nil && s.Name != "" && (bytes.Equal(g.Locator, s.Locator) || g.Start == s.Start && g.End == s.End) {
 			return refusal(RefusedSegments, "partition %s: segment %d (%s) of the checkpoint is segment %d here: positions do not mean the same records", p.label(), s.ID, s.Name, g.ID)
 		}
 	}

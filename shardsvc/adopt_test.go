@@ -155,8 +155,12 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 // A master without state numbers segments anew. A cut whose segments the job knows by other
 // numbers would add them once more, and their records would come, or be excluded, twice.
 func TestACutWhoseSegmentsHaveOtherNumbersAddsNoneOfThemAgain(t *testing.T) {
-	for _, model := range perRank {
-		body := listedWorld(t, model, true, Options{}, file(5, "a", 20), file(6, "b", 20)).cutOf(3)
+	for i, model := range append(slices.Clone(perRank), perRank...) {
+		a, b := file(5, "a", 20), file(6, "b", 20)
+		if i >= len(perRank) { // a source may put more into a locator than which file it is
+			a.Locator, b.Locator = append(slices.Clone(a.Locator), 1), append(slices.Clone(b.Locator), 1)
+		}
+		body := listedWorld(t, model, true, Options{}, a, b).cutOf(3)
 		body.ID = 78 // both worlds draw 77
 		w := listedWorld(t, model, false, Options{}, file(0, "a", 20), file(1, "b", 20))
 		w.cutOf(1)

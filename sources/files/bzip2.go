@@ -79,7 +79,7 @@ func (b *bunzip) Read(p []byte) (int, error) {
 	was := b.given
 	n, err := b.r.Read(p)
 	switch {
-	case n > 0 && b.given > was: // a block was read
+	case n > 0 && b.given > was && err == nil: // a block was read
 		if b.notes.wanted(b.out) {
 			b.notes.note(b.point())
 		}

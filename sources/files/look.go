@@ -28,6 +28,9 @@ type look struct {
 // look finds the files that are complete and not listed. After an error the next look finds
 // the same.
 func (s *Source) look(ctx context.Context, now time.Time) error {
+	if err := s.beyond(now); err != nil {
+		return err
+	}
 	s.rise(now)
 	g := &s.list.growing
 	l := look{s: s, now: now, young: map[string]sighting{}, hollow: map[string]sighting{}, marked: map[string]bool{},

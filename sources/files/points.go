@@ -69,7 +69,11 @@ const (
 
 func newPoints(in *trimmer, c codec, id identity, log *slog.Logger) *pointsOf {
 	p := &pointsOf{trim: in, log: log, every: pointsEvery, light: map[int64]*point{}}
-	b := append([]byte("HRP1"), byte(c))
+	magic := "HRP1"
+	if c == bzip2Codec {
+		magic = "HRP2" // an older version finds points of bzip2, and cannot begin there
+	}
+	b := append([]byte(magic), byte(c))
 	for _, n := range []uint64{uint64(id.Size), uint64(id.Modified), id.Inode, id.Print} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}

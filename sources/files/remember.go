@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"time"
@@ -91,6 +92,11 @@ func (s *Source) rise(now time.Time) {
 		return
 	}
 	first, any := g.waits.name, g.waits.any // of the names that are not old
+	for text, seen := range g.hollow {      // it is looked into again when it has changed
+		if s.cameOf(seen) >= edge && (!any || text < first) {
+			first, any = text, true
+		}
+	}
 	for text, n := range g.taken {
 		if g.timeOf(n) >= edge && (!any || text < first) {
 			first, any = text, true
@@ -99,6 +105,17 @@ func (s *Source) rise(now time.Time) {
 	if any {
 		g.low.Name = max(g.low.Name, first)
 	}
+}
+
+// beyond says that the clock of this machine was so far ahead once that files which come now
+// would be passed over.
+func (s *Source) beyond(now time.Time) error {
+	g := &s.list.growing
+	if g.low.Time == 0 || g.low.Edge < g.ages(now).UnixNano() {
+		return nil
+	}
+	return fmt.Errorf("this machine's clock was more than files.remember (%v) ahead when files were listed: files that come before %s would be passed over. Delete the dataset and apply it again, or wait until then",
+		s.spec.Remember, time.Unix(0, g.low.Edge).UTC().Format(time.RFC3339))
 }
 
 // waiting are the files of a look that are not complete yet.
@@ -216,6 +233,7 @@ func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sourc
 	}
 	// A file whose later segments are needed, or are not listed yet, is needed.
 	needs := map[string]bool{s.list.current.name: true, segs[end].Name: true}
+	var gone []string
 	for name := range s.list.known {
 		needs[name] = true
 	}
@@ -225,16 +243,21 @@ func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sourc
 		}
 		need, known := needs[g.Name]
 		if !known {
-			if need, err = s.remembers(ctx, g.Locator, low); err != nil {
+			if need, err = s.remembers(ctx, g.Locator, low); err != nil && ctx.Err() != nil {
 				return 0, nil, err
+			} else if err != nil { // this file cannot be looked at now; the others can be forgotten
+				need = true
 			}
 			if needs[g.Name] = need; !need {
-				delete(s.list.growing.taken, g.Name)
+				gone = append(gone, g.Name)
 			}
 		}
 		if need {
 			needed = append(needed, g.ID)
 		}
+	}
+	for _, name := range gone {
+		delete(s.list.growing.taken, name)
 	}
 	return before, needed, nil
 }
@@ -285,6 +308,9 @@ func (s *Source) carry(l *locator, st stamp) {
 	g.taken[l.Path] = name{mark: markOf(st.Size, st.Modified, st.Tag), time: came}
 	if s.spec.Remember > 0 || !g.low.none() {
 		l.Low, l.Came = g.low, came
+		if came == 0 { // it would not be written
+			l.Came = 1
+		}
 	}
 }
 
