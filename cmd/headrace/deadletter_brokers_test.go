@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -48,17 +49,19 @@ func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[str
 	w.write("letters.yaml", "name: letters\n"+part("clicks-bad")+"\ndecode:\n  format: json\n  columns:\n"+
 		"    - {name: id, path: /id, dtype: string}\n    - {name: value, path: /value, dtype: string}\n    - {name: column, path: /column, dtype: string}\n")
 	w.ok("dataset", "apply", "-f", "letters.yaml")
-	ids := map[string]bool{}
+	ids, without := map[string]bool{}, maps.Clone(bad)
 	for _, row := range decoded[[]map[string]any](t, w.ok("peek", "letters", "-n", "1000", "-o", "json")) {
 		value, err := base64.StdEncoding.DecodeString(fmt.Sprint(row["value"]))
-		if err != nil || row["column"] != "number" || ids[fmt.Sprint(row["id"])] || !bad[string(value)] {
+		// A letter may be there twice, with one id: the first master may have ended after it had
+		// written the letter, and before it had noted that.
+		if err != nil || row["column"] != "number" || !bad[string(value)] {
 			t.Errorf("%v has the value %q, %v", row, value, err)
 		}
 		ids[fmt.Sprint(row["id"])] = true
-		delete(bad, string(value))
+		delete(without, string(value))
 	}
-	if len(bad) > 0 {
-		t.Errorf("no dead letter of %v", bad)
+	if len(without) > 0 || len(ids) != len(bad) {
+		t.Errorf("%d letters, and none of %v", len(ids), without)
 	}
 	w.write("missing.yaml", "name: missing\n"+part("clicks")+"\ndead_letter: {topic: 'a topic'}\ndecode: {format: lines, on_error: skip}\n")
 	if r := w.run("check", "-f", "missing.yaml"); r.code == exitOK || !strings.Contains(r.err, "dead_letter.topic: \"a topic\": is no name of a topic") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -60,7 +61,8 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			for _, line := range lines {
+			without := maps.Clone(bad)
+			for _, line := range lines { // one may be there twice: the first master ended in between
 				l, err := deadletter.Decode([]byte(line))
 				if err != nil {
 					t.Fatal(err)
@@ -69,14 +71,14 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 				if !is || string(l.Value) != want || !l.Whole() || l.Column != "number" || l.Kind != "decode" || l.Name != "a.tsv" {
 					t.Fatalf("%q is a letter of %+v, want %q", l.Value, l, want)
 				}
-				delete(bad, int(l.Offset))
+				delete(without, int(l.Offset))
 			}
-			if len(bad) > 0 {
-				t.Errorf("no letter of %v", bad)
+			if len(without) > 0 {
+				t.Errorf("no letter of %v", without)
 			}
 			list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
-			if len(list) != len(lines) {
-				t.Errorf("%d are listed, %d are in the file", len(list), len(lines))
+			if len(list) != len(bad) {
+				t.Errorf("%d are listed, %d records are bad", len(list), len(bad))
 			}
 			if out := w.ok("deadletter", "show", "clicks", list[3].ID); !strings.Contains(out, "no-number") || !strings.Contains(out, "column    number") {
 				t.Error(out)
