@@ -41,5 +41,5 @@ def test_next_waits_while_the_master_answers_no_step_and_goes_on_behind_it(node:
     assert len(applied(trainer)) == said, trainer.log.read_text()
     node.master.send_signal(signal.SIGCONT)
     log = trainer.ended()
-    assert "the steps are answered" in log
+    assert "the steps were answered" in log
     once(node, trainer)
