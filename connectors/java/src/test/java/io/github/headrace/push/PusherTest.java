@@ -186,14 +186,15 @@ class PusherTest {
                 });
                 assertTrue(waits.take().contains("max_bytes is 1048576"), "it says why it waits");
                 assertFalse(pushed.isDone());
-            }
-            try (Pusher p = Pusher.builder(master.target(), "clicks").patience(Duration.ofMillis(1)).open()) {
-                Transaction t = p.begin();
-                byte[] random = new byte[900_000];
-                new java.util.Random(1).nextBytes(random);
-                t.push(PushRecord.of(random));
-                HeadraceException e = failure(Kind.FULL, t::commit, "max_bytes is 1048576");
-                assertTrue(((HeadraceException) e.getCause()).retryAfterMillis() > 0, "the master says how long");
+                // The first pusher goes on waiting: if it gave up, its chunks on their way would leave room.
+                try (Pusher other = Pusher.builder(master.target(), "clicks").patience(Duration.ofMillis(1)).open()) {
+                    Transaction second = other.begin();
+                    byte[] large = new byte[900_000];
+                    new java.util.Random(1).nextBytes(large);
+                    second.push(PushRecord.of(large));
+                    HeadraceException e = failure(Kind.FULL, second::commit, "max_bytes is 1048576");
+                    assertTrue(((HeadraceException) e.getCause()).retryAfterMillis() > 0, "the master says how long");
+                }
             }
             assertEquals(0, master.visible("clicks"));
         }
