@@ -21,7 +21,7 @@ type alone struct {
 	forced  bool      // one of them left although others were in hand
 	waiting map[*stream]time.Time
 
-	// Frames that may leave, and of which the Desk has not said yet whether they do. They
+	// Frames that may leave, and for which the Desk has not answered yet. They
 	// count as in hand, so that two streams do not let one record each go at the same moment.
 	onWay, singlesOnWay int
 }

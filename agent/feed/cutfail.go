@@ -78,7 +78,7 @@ func recordAlone(bad sources.Alone, reason string) *pb.BadRecord {
 	r := &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
 		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size}
 	if len(r.Value) == 0 && r.Size > 0 {
-		r.Size = -1 // a row of columns, of which nothing was read
+		r.Size = -1 // a row of columns that was not read
 	}
 	return r
 }
