@@ -133,6 +133,7 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	if again, _ := errors.AsType[*sources.Temporary](bounds[1].Err); again == nil || !again.Away {
 		t.Errorf("of the broker that is away: %v", bounds[1].Err)
 	}
+	nameServerForgets(t, b, "b1", topic)
 	if _, err := openFor(t, o).Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "b1") {
 		t.Errorf("listing without a broker that the spec names: %v", err)
 	}
@@ -180,6 +181,24 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	})
 	if other.records != 1000 {
 		t.Errorf("%d records of 1000 of the second broker", other.records)
+	}
+}
+
+// nameServerForgets waits until the name server has noticed that a killed broker is away.
+func nameServerForgets(t *testing.T, b *testbroker.RocketMQ, broker, topic string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		route, err := b.Client().Route(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, runs := route.Broker(broker); !runs {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the name server still tells of broker %s, which was killed", broker)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
