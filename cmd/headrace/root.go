@@ -43,8 +43,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "headrace",
 		Short: "Records to trainers in small leased shards, every one accounted for",
-		Long: `Headrace gives training workers their records in small leased shards, takes
-shards back from workers that die, and knows of every record in whose hands it is.
+		Long: `Headrace gives training workers their records in small leased shards. It takes
+shards back from workers that die, and knows for each record who has it.
 
   headrace demo                                  see it work, and survive kills
   headrace init data/clicks.csv                  a spec and a program for your own data
