@@ -125,11 +125,11 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 			}
 		})
 		if p.next++; p.rng.IntN(200) == 0 {
-			_ = pr.Flush()
+			_ = pr.FlushWithCtx(t.Context())
 		}
 	}
 	for i, pr := range all {
-		if err := pr.Flush(); err != nil {
+		if err := pr.FlushWithCtx(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		pr.Close()

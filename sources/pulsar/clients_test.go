@@ -57,7 +57,7 @@ func goSends(t testing.TB, topic string, count int) {
 				}
 			})
 		}
-		if err := p.Flush(); err != nil {
+		if err := p.FlushWithCtx(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

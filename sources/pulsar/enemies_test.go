@@ -82,7 +82,7 @@ func TestASlowReaderReadsOnWhenItsTopicWasUnloadedMeanwhile(t *testing.T) {
 		want = append(want, v)
 		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(v)}, func(client.MessageID, *client.ProducerMessage, error) {})
 	}
-	if err := p.Flush(); err != nil {
+	if err := p.FlushWithCtx(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))

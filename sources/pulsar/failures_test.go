@@ -54,7 +54,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 		want = append(want, "|"+v)
 		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(v)}, func(client.MessageID, *client.ProducerMessage, error) {})
 	}
-	if err := p.Flush(); err != nil {
+	if err := p.FlushWithCtx(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.Close()

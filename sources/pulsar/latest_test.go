@@ -28,7 +28,7 @@ func TestTheEndOfATopicThatIsBeingWrittenIsAPlaceToBeginAt(t *testing.T) {
 		for {
 			select {
 			case <-done:
-				_ = p.Flush()
+				_ = p.FlushWithCtx(t.Context())
 				return
 			default:
 				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte("more")}, func(client.MessageID, *client.ProducerMessage, error) {})

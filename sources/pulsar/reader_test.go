@@ -43,7 +43,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	for i := range entries * perEntry {
 		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(strconv.Itoa(i))}, func(client.MessageID, *client.ProducerMessage, error) {})
 	}
-	if err := p.Flush(); err != nil {
+	if err := p.FlushWithCtx(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(brokers.Latest))
