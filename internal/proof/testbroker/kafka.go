@@ -34,6 +34,10 @@ type Options struct {
 	// for a heartbeat, not 2 s, before the broker's partitions have no leader.
 	Steady bool
 
+	// Fast is for measurements: the JVM also uses its slow compiler, whose code is faster. No
+	// test runs long enough to be paid back for it.
+	Fast bool
+
 	HeapMiB int // of the JVM, 0: 256; a record of 100 MB is in it several times
 
 	Log io.Writer // what the broker says; nil: a file in its folder
@@ -129,9 +133,11 @@ func (b *Broker) Start(ctx context.Context) error {
 	if heap == 0 {
 		heap = 256
 	}
-	cmd := exec.Command("java", fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseSerialGC",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", b.classpath(), "kafka.Kafka", b.propertiesFile())
+	args := []string{fmt.Sprintf("-Xmx%dm", heap), "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
+	if !b.opts.Fast {
+		args = append(args, "-XX:TieredStopAtLevel=1")
+	}
+	cmd := exec.Command("java", append(args, "-cp", b.classpath(), "kafka.Kafka", b.propertiesFile())...)
 	// Ready is when each partition's leader answers for it: some tenths of a second
 	// after the broker says that it is started.
 	return b.start(ctx, cmd, b.opts.Log, b.answers)

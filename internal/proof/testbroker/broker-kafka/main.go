@@ -26,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, secure bool, topic string, partitions int) error {
-	b, err := testbroker.StartKafka(ctx, testbroker.Options{Secure: secure})
+	b, err := testbroker.StartKafka(ctx, testbroker.Options{Secure: secure, Fast: true})
 	if err != nil {
 		return err
 	}
