@@ -113,7 +113,7 @@ func (m *realMaster) untilGone(rank uint32) {
 	m.t.Helper()
 	conn := m.conn()
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		job, err := pb.NewDatasetsClient(conn).Job(ctx, &pb.JobRequest{})

@@ -141,7 +141,7 @@ func (r *running) apply(yaml string) {
 
 func (r *running) until(what string, ok func(*headracev1.Dataset) bool) *headracev1.Dataset {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

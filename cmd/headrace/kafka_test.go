@@ -157,7 +157,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 // lagIsZero waits until the group has the head of all four partitions, while p runs.
 func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, group string, head int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var last []int64
 	p.until("commits", func() bool {

@@ -285,7 +285,7 @@ func TestAConnectionThatEndsEndsItsReadersAndTheNextReaderGetsAnother(t *testing
 func TestABrokerFromWhichNothingComesIsGivenUp(t *testing.T) {
 	noLeaks(t)
 	b := newBroker(t)
-	c := newTestClient(t, Config{Service: b.address(), AliveEvery: 50 * time.Millisecond})
+	c := newTestClient(t, Config{Service: b.address(), AliveEvery: time.Second})
 	r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
 	if err != nil {
 		t.Fatal(err)

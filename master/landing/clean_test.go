@@ -280,7 +280,7 @@ func TestChunksThatComeAfterTheirDatasetWasDeletedAreDeleted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { s.Run(ctx); close(ended) }()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for i := range 3 { // the first one may be there before Run looks for the first time

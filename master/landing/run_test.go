@@ -106,7 +106,7 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 			stop()
 			select {
 			case <-ended:
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("Run does not return")
 			}
 			s.mu.Lock()
@@ -120,7 +120,7 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 				if !errors.Is(err, serve.ErrStopped) {
 					t.Errorf("its caller is told %v", err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("its caller is not answered")
 			}
 			s.store = plain
@@ -173,7 +173,7 @@ func (s *Service) run(t *testing.T) (stop func()) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("Run does not return")
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Service) run(t *testing.T) (stop func()) {
 // gone waits until a chunk is deleted.
 func (s *Service) gone(t *testing.T, store storage.Store, key string) {
 	t.Helper()
-	deadline, tick := time.After(30*time.Second), time.NewTicker(time.Millisecond)
+	deadline, tick := time.After(2*time.Minute), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		if _, err := store.Stat(t.Context(), key); errors.Is(err, storage.ErrNotFound) {

@@ -104,7 +104,7 @@ func (m *master) states() (all []string) {
 
 func (m *master) eventually(want string, is func() bool) {
 	m.t.Helper()
-	tick, late := time.NewTicker(time.Millisecond), time.After(20*time.Second)
+	tick, late := time.NewTicker(time.Millisecond), time.After(2*time.Minute)
 	defer tick.Stop()
 	for !is() {
 		select {

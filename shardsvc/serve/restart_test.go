@@ -198,7 +198,7 @@ func TestAKillAtEveryCommitLosesAndRepeatsNothing(t *testing.T) {
 func crashAt(t *testing.T, n int, kept bool) (commits int) {
 	t.Helper()
 	what := fmt.Sprintf("killed at commit %d, batch kept: %v", n, kept)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	st := memstore.New()
 	if kept {

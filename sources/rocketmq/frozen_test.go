@@ -40,10 +40,7 @@ func TestAFrozenMasterIsReadAtItsSlave(t *testing.T) {
 	o := options(b, topic)
 	o.answerWithin = 2 * time.Second
 	s := openFor(t, o)
-	parts, err := s.Partitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := asked(t, func() ([]sources.PartitionID, error) { return s.Partitions(t.Context()) })
 	g := sourcetest.Segments(t, s, parts[0], 1)[0]
 	r := &reading{t: t, s: s}
 	frozen := false

@@ -165,7 +165,7 @@ def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
     thread.start()
 
     def end() -> BaseException | None:
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive(), "it does not end"
         return raised[0]
 
@@ -222,10 +222,10 @@ def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
         w = pusher.begin("w")
         for i in range(14):
             w.push(b"%d" % i)
-        assert played.holding.wait(30)
+        assert played.holding.wait(120)
         played.holding.clear()
         ended = in_thread(w.commit)
-        assert played.holding.wait(30)  # the second one has come, while the first one waits
+        assert played.holding.wait(120)  # the second one has come, while the first one waits
         played.held.pop("chunks").set()
         assert ended() is None
         assert played.calls == ["chunks", "chunks", "commit"]
@@ -308,7 +308,7 @@ def test_close_ends_a_commit_that_waits(played: Played) -> None:
     t = pusher.begin("t")
     t.push(b"v")
     ended = in_thread(t.commit)
-    assert played.holding.wait(30)
+    assert played.holding.wait(120)
     pusher.close()
     error = ended()
     assert isinstance(error, headrace.PushError), error

@@ -33,7 +33,7 @@ func TestItsEndAndItsOutputAreKnown(t *testing.T) {
 
 func TestWhoDoesNotListenIsKilled(t *testing.T) {
 	deaf := run(t, "deaf", `trap "" TERM; echo ready; while :; do sleep 1; done`)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if text, _ := os.ReadFile(deaf.Log); len(text) > 0 {
 			break
 		}
@@ -44,7 +44,7 @@ func TestWhoDoesNotListenIsKilled(t *testing.T) {
 	if deaf.Stop(10*time.Millisecond) || deaf.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v", deaf.Err)
 	}
-	if !run(t, "good", "exec sleep 60").Stop(30 * time.Second) {
+	if !run(t, "good", "exec sleep 60").Stop(2 * time.Minute) {
 		t.Error("who listens had to be killed")
 	}
 }
@@ -74,7 +74,7 @@ func TestSettingsOfTheUsersAreNotItsOwn(t *testing.T) {
 func TestNobodyIsAskedTwice(t *testing.T) {
 	p := run(t, "slow", `n=0; trap 'n=$((n+1)); echo asked' TERM; echo ready; while [ $n -lt 1 ]; do sleep 0.01; done; trap 'exit 130' TERM; echo again; read x < fifo; exit 0`)
 	said := func(word string) {
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 			if text, _ := os.ReadFile(p.Log); strings.Contains(string(text), word) {
 				return
 			}
@@ -98,7 +98,7 @@ func TestNobodyIsAskedTwice(t *testing.T) {
 	if err := os.WriteFile(fifo, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Stop(30 * time.Second) {
+	if !p.Stop(2 * time.Minute) {
 		t.Error("it had to be killed")
 	}
 	if status, how := p.Status(); status != 0 {
