@@ -83,12 +83,31 @@ func (c *Client) Close() {
 // Start sends a request to addr and does not wait for the answer. The answer's body
 // goes to memory if it fits there.
 func (c *Client) Start(ctx context.Context, addr string, cmd *Command, memory []byte) (*Pending, error) {
+	all, err := c.StartAll(ctx, addr, []Request{{cmd, memory}})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// Request is one of several that are sent together. The body of its answer goes to Memory if
+// it fits there.
+type Request struct {
+	Command *Command
+	Memory  []byte
+}
+
+// StartAll sends requests to addr in one write and does not wait for their answers. After an
+// error none of them is under way.
+func (c *Client) StartAll(ctx context.Context, addr string, requests []Request) ([]*Pending, error) {
 	one, err := c.connect(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	c.o.Credentials.sign(cmd)
-	return one.start(ctx, cmd, memory)
+	for _, r := range requests {
+		c.o.Credentials.sign(r.Command)
+	}
+	return one.start(ctx, requests)
 }
 
 // Call sends a request to addr and returns the answer. An answer with another code

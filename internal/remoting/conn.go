@@ -54,31 +54,41 @@ func newConn(addr string, nc net.Conn) *conn {
 	return c
 }
 
-// start sends a request. The answer's body goes to memory if it fits.
-func (c *conn) start(ctx context.Context, cmd *Command, memory []byte) (*Pending, error) {
-	cmd.Opaque = c.opaque.Add(1)
-	frame, err := cmd.append(nil)
-	if err != nil {
-		return nil, err
+// start sends requests in one write. The body of an answer goes to its request's memory if it
+// fits there.
+func (c *conn) start(ctx context.Context, requests []Request) ([]*Pending, error) {
+	var frames []byte
+	all := make([]*Pending, len(requests))
+	now := time.Now()
+	for i, r := range requests {
+		r.Command.Opaque = c.opaque.Add(1)
+		var err error
+		if frames, err = r.Command.append(frames); err != nil {
+			return nil, err
+		}
+		all[i] = &Pending{c: c, opaque: r.Command.Opaque, sent: now, memory: r.Memory, answer: make(chan Command, 1), failed: make(chan error, 1)}
 	}
-	p := &Pending{c: c, opaque: cmd.Opaque, sent: time.Now(), memory: memory, answer: make(chan Command, 1), failed: make(chan error, 1)}
 	c.mu.Lock()
 	if err := c.err; err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
-	c.waiting[p.opaque] = p
+	for _, p := range all {
+		c.waiting[p.opaque] = p
+	}
 	c.mu.Unlock()
-	if err := c.write(ctx, frame); err != nil {
-		c.forget(p)
+	if err := c.write(ctx, frames); err != nil {
+		for _, p := range all {
+			c.forget(p)
+		}
 		return nil, err
 	}
-	return p, nil
+	return all, nil
 }
 
-// write sends a whole frame. A context that ends in the middle of one ends the
+// write sends whole frames. A context that ends in the middle of one ends the
 // connection: half a frame cannot be taken back.
-func (c *conn) write(ctx context.Context, frame []byte) error {
+func (c *conn) write(ctx context.Context, frames []byte) error {
 	select {
 	case <-c.writing:
 	case <-ctx.Done():
@@ -92,7 +102,7 @@ func (c *conn) write(ctx context.Context, frame []byte) error {
 	}
 	_ = c.net.SetWriteDeadline(time.Now().Add(writeWithin))
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetWriteDeadline(time.Unix(1, 0)) })
-	_, err := c.net.Write(frame)
+	_, err := c.net.Write(frames)
 	ended := !stop() // the deadline may still be moved, under somebody else's request
 	if err == nil && !ended {
 		return nil

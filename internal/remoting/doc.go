@@ -6,7 +6,8 @@
 // There is one connection for each address. Requests on it are pipelined: many may
 // be under way, and answers come in any order. A context ends its own request only.
 //
-//	frame.go   commands and their encoding
+//	frame.go   frames: commands and their encoding
+//	header.go  their headers, in JSON
 //	conn.go    one connection: requests out, answers to the caller that waits
 //	client.go  connections by address; TLS and signatures
 //	errors.go  what an answer's code means, and a server that does not answer

@@ -3,10 +3,10 @@ package remoting
 import (
 	"bufio"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // A frame is: length of the rest (4 bytes), serialization type (1 byte) and length
@@ -21,6 +21,7 @@ const (
 	version     = 317 // what official clients of 4.9.x send; the broker answers by it
 	typeMask    = 0xff << 24
 	lengthBytes = 4
+	usualHeader = 512 // bytes of a request without a body, at most as a rule
 )
 
 // Command is a request or an answer.
@@ -33,37 +34,18 @@ type Command struct {
 	Body   []byte
 }
 
-type header struct {
-	Code     int               `json:"code"`
-	Language string            `json:"language"`
-	Version  int               `json:"version"`
-	Opaque   int32             `json:"opaque"`
-	Flag     int               `json:"flag"`
-	Remark   string            `json:"remark,omitempty"`
-	Ext      map[string]string `json:"extFields,omitempty"`
-}
-
-// answered is a header that was read: a server's language is not a fixed text, and
-// may be missing.
-type answeredHeader struct {
-	Code   int               `json:"code"`
-	Opaque int32             `json:"opaque"`
-	Flag   int               `json:"flag"`
-	Remark string            `json:"remark"`
-	Ext    map[string]string `json:"extFields"`
-}
-
 var errFrame = errors.New("damaged frame")
 
 // append encodes c.
 func (c *Command) append(b []byte) ([]byte, error) {
-	h, err := json.Marshal(header{c.Code, language, version, c.Opaque, c.Flag, c.Remark, c.Ext})
+	from := len(b)
+	b, err := c.appendHeader(append(slices.Grow(b, usualHeader), make([]byte, 2*lengthBytes)...))
 	if err != nil {
 		return nil, err
 	}
-	b = binary.BigEndian.AppendUint32(b, uint32(lengthBytes+len(h)+len(c.Body)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(h))) // type 0
-	b = append(b, h...)
+	length := len(b) - from - 2*lengthBytes
+	binary.BigEndian.PutUint32(b[from:], uint32(lengthBytes+length+len(c.Body)))
+	binary.BigEndian.PutUint32(b[from+lengthBytes:], uint32(length)) // type 0
 	return append(b, c.Body...), nil
 }
 
@@ -83,15 +65,11 @@ func readHeader(r *bufio.Reader) (c Command, body int, err error) {
 	if err != nil {
 		return c, 0, err
 	}
-	var h answeredHeader
-	if word&typeMask == 0 {
-		if err := json.Unmarshal(text, &h); err != nil {
-			return c, 0, fmt.Errorf("%w: header: %w", errFrame, err)
-		}
-	} else {
+	if word&typeMask != 0 {
 		return c, 0, fmt.Errorf("%w: the header's encoding is %d, and we asked in JSON", errFrame, word>>24)
 	}
-	return Command{Code: h.Code, Opaque: h.Opaque, Flag: h.Flag, Remark: h.Remark, Ext: h.Ext}, int(total - lengthBytes - length), nil
+	c, err = parseHeader(text)
+	return c, int(total - lengthBytes - length), err
 }
 
 // readBody reads n bytes, into memory if they fit there.

@@ -235,7 +235,7 @@ func (c *cursor) request(ctx context.Context) error {
 	if err := c.ask(ctx, limit); err != nil || len(c.flight.all) > 0 {
 		return err
 	}
-	return c.send(ctx, 0, c.at, min(c.r.End, c.at+c.s.window.Load()), suspendMS)
+	return c.send(ctx, 0, suspendMS, &pull{start: c.at, end: min(c.r.End, c.at+c.s.window.Load())})
 }
 
 // silent handles a replica that cannot be reached. The next try asks another one.
@@ -304,35 +304,48 @@ func (c *cursor) atHead(ctx context.Context, head int64) error {
 
 // take appends messages of the current answer.
 func (c *cursor) take(b *sources.Batch) error {
-	for len(c.now) > 0 && c.at < min(c.r.End, c.nowEnd) {
-		if len(b.Arena) > arenaMost {
-			return nil
-		}
-		var m message
+	var last message
+	at, err := c.append(b, &last)
+	if at != nil {
+		c.last, c.read = last.trace(at), true // only that of the last one is ever asked for
+	}
+	if err == nil && !c.left() {
+		c.learn()
+		c.done()
+	}
+	return err
+}
+
+// left says whether the current answer has more messages of the range.
+func (c *cursor) left() bool { return len(c.now) > 0 && c.at < min(c.r.End, c.nowEnd) }
+
+// append takes messages of the current answer as long as b has room. at is where the last of
+// them begins; nil: it took none.
+func (c *cursor) append(b *sources.Batch, last *message) (at []byte, err error) {
+	var m message
+	for c.left() && len(b.Arena) <= arenaMost {
 		err := m.read(c.now)
 		if err == nil {
 			err = m.check(c.now, c.p)
 		}
 		switch {
 		case err != nil:
-			return err
+			return at, err
 		case m.queueOffset < c.at:
-			return fmt.Errorf("%w: its offset is %d, and %d was asked for", errMessage, m.queueOffset, c.at)
+			return at, fmt.Errorf("%w: its offset is %d, and %d was asked for", errMessage, m.queueOffset, c.at)
 		case m.queueOffset > c.at:
-			return &gap{m.queueOffset}
+			return at, &gap{m.queueOffset}
 		case !c.f.fits(&m):
-			return errMadeAgain
+			return at, errMadeAgain
 		}
 		if len(c.s.o.Tags) == 0 || m.tagged(c.now, c.s.o.Tags) {
 			if err := m.appendRecord(c.now, c.s.o.MaxRecord, c.s.o.Bare, b); err != nil {
-				return err
+				return at, err
 			}
 		}
-		c.last, c.read = m.trace(c.now), true
+		*last, at = m, c.now
 		c.now = c.now[m.size:]
 		c.at++
 	}
-	c.learn()
-	c.done()
-	return nil
+	return at, nil
 }

@@ -55,10 +55,12 @@ func (s *Source) depth() int {
 	return int(min(depthMost, max(2, aheadMost/per)))
 }
 
-// ask sends requests until enough are under way or limit is reached.
+// ask sends requests until enough are under way or limit is reached. It waits until half of
+// them are answered and sends the next ones in one write: each write costs a system call here
+// and a wake-up in the broker.
 func (c *cursor) ask(ctx context.Context, limit int64) error {
 	if len(c.flight.all) > 0 && c.flight.all[0].start > c.at { // an answer was shorter than its request
-		if err := c.send(ctx, 0, c.at, c.flight.all[0].start, 0); err != nil {
+		if err := c.send(ctx, 0, 0, &pull{start: c.at, end: c.flight.all[0].start}); err != nil {
 			return err
 		}
 	}
@@ -66,26 +68,36 @@ func (c *cursor) ask(ctx context.Context, limit int64) error {
 	if !c.met {
 		depth = 1 // the head is not known yet
 	}
-	for len(c.flight.all) < depth {
-		start := c.flight.next(c.at)
-		if start >= limit {
-			return nil
-		}
-		if err := c.send(ctx, len(c.flight.all), start, min(limit, start+c.s.window.Load()), 0); err != nil {
-			return err
-		}
+	n := len(c.flight.all)
+	if n > depth/2 {
+		return nil
 	}
-	return nil
+	var more []*pull
+	for at := c.flight.next(c.at); n+len(more) < depth && at < limit; {
+		p := &pull{start: at, end: min(limit, at+c.s.window.Load())}
+		more, at = append(more, p), p.end
+	}
+	return c.send(ctx, n, 0, more...)
 }
 
-// send puts one request at a place among those that are under way.
-func (c *cursor) send(ctx context.Context, place int, start, end int64, suspend int) error {
-	cmd := remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: start, Most: int(min(end-start, windowMost)), SuspendMS: suspend}.Command()
-	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd, c.s.spare.Take())
+// send puts requests at a place among those that are under way.
+func (c *cursor) send(ctx context.Context, place, suspend int, more ...*pull) error {
+	if len(more) == 0 {
+		return nil
+	}
+	requests := make([]remoting.Request, len(more))
+	for i, p := range more {
+		pull := remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: p.start, Most: int(min(p.end-p.start, windowMost)), SuspendMS: suspend}
+		requests[i] = remoting.Request{Command: pull.Command(), Memory: c.s.spare.Take()}
+	}
+	pending, err := c.s.client.StartAll(ctx, c.replica.Addr, requests)
 	if err != nil {
 		return err
 	}
-	c.flight.all = slices.Insert(c.flight.all, place, &pull{start, end, pending, suspend > 0})
+	for i, p := range more {
+		p.pending, p.suspended = pending[i], suspend > 0
+	}
+	c.flight.all = slices.Insert(c.flight.all, place, more...)
 	return nil
 }
 
