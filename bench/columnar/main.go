@@ -33,7 +33,8 @@ func main() {
 type reader struct {
 	dec   *decode.Decoder
 	b     *decode.Builder
-	rows  int // of a batch
+	batch sources.Batch // as in the agent, the next segment's rows go where the last one's were
+	rows  int           // of a batch
 	total int
 	bytes int
 }
@@ -88,15 +89,14 @@ func (r *reader) segment(src sources.Source, p sources.PartitionID, s sources.Se
 		return err
 	}
 	defer func() { _ = cur.Close() }()
-	var batch sources.Batch
 	for {
-		if err := cur.Next(context.Background(), &batch); err == io.EOF {
+		if err := cur.Next(context.Background(), &r.batch); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		for at := 0; at < len(batch.Recs); {
-			n, err := r.dec.Append(r.b, &batch, at, r.rows)
+		for at := 0; at < len(r.batch.Recs); {
+			n, err := r.dec.Append(r.b, &r.batch, at, r.rows)
 			if err != nil {
 				return err
 			}

@@ -183,21 +183,47 @@ type window struct {
 	b       []byte
 }
 
+// readAhead is how much is read to see a page's header. The rest of a larger page is read where
+// the page is wanted.
 const readAhead = 256 << 10
+
+// had is what the window has from at on.
+func (w *window) had() []byte {
+	if w.at < w.from || w.at > w.from+int64(len(w.b)) {
+		return nil
+	}
+	return w.b[w.at-w.from:]
+}
 
 // peek gives up to n bytes from at on; fewer only at the chunk's end.
 func (w *window) peek(n int) ([]byte, error) {
 	n = int(min(int64(n), w.end-w.at))
-	if w.at >= w.from && w.at+int64(n) <= w.from+int64(len(w.b)) {
-		return w.b[w.at-w.from:][:n], nil
+	had := w.had()
+	if len(had) >= n {
+		return had[:n], nil
 	}
 	size := int(min(int64(max(n, readAhead)), w.end-w.at))
-	w.from, w.b = w.at, room(w.b, size)
-	if err := readAt(w.r, w.b, w.at); err != nil {
-		w.b = w.b[:0]
+	b := w.b
+	if cap(b) < size {
+		b = take(size)
+	}
+	b = b[:size]
+	k := copy(b, had) // no byte is read twice
+	if cap(w.b) < size {
+		leave(w.b)
+	}
+	w.from, w.b = w.at, b
+	if err := readAt(w.r, b[k:], w.at+int64(k)); err != nil {
+		w.b = b[:0]
 		return nil, err
 	}
-	return w.b[:n], nil
+	return b[:n], nil
+}
+
+// close leaves the window's memory to others. What is asked for next is read anew.
+func (w *window) close() {
+	leave(w.b)
+	w.b = nil
 }
 
 var errPageHeader = errors.New("a page's header is damaged")
@@ -235,7 +261,10 @@ func (c *chunk) body(h pageHeader) ([]byte, error) {
 	var err error
 	if n > readAhead && c.codec != uncompressed && h.typ != dataPageV2 {
 		c.un.packed = room(c.un.packed, n) // header has seen that the chunk has so many bytes
-		b, err = c.un.packed, readAt(w.r, c.un.packed, w.at)
+		b = c.un.packed
+		k := copy(b, w.had())
+		err = readAt(w.r, b[k:], w.at+int64(k))
+		w.close()
 	} else {
 		b, err = w.peek(n)
 	}

@@ -239,6 +239,10 @@ func (c *tableCursor) leave() {
 func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 	cols := b.Columns
 	b.Reset()
+	if len(cols) != len(c.src.framing.Paths) {
+		cols = make([]sources.Column, len(c.src.framing.Paths))
+	}
+	b.Columns = cols // also without rows: the next cursor's rows go where these were
 	during(c.f, ctx)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -247,13 +251,12 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 		return c.err
 	}
 	if c.row >= c.end {
+		for i := range cols {
+			cols[i].Reset() // its dictionary is left to others
+		}
 		c.err = c.src.finish(c.f, c.loc, c.r)
 		return c.err
 	}
-	if len(cols) != len(c.src.framing.Paths) {
-		cols = make([]sources.Column, len(c.src.framing.Paths))
-	}
-	b.Columns = cols
 	c.ctx = ctx
 	n, err := c.read(cols)
 	if ctx.Err() != nil {

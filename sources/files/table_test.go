@@ -377,3 +377,43 @@ func cellsOf(c *sources.Column, row int) (cells [][]byte) {
 	}
 	return cells
 }
+
+// The batch of a lease that ended is filled by the next one: it has the columns then, with their
+// memory, and no dictionary of the file that was read.
+func TestABatchKeepsTheMemoryOfItsColumnsAtTheEnd(t *testing.T) {
+	s := openTables(t, tableFolder(t), nil)
+	ctx := context.Background()
+	segments, err := s.Segments(ctx, s.partition, -1, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b sources.Batch
+	for _, g := range segments {
+		r := sources.Range{Partition: s.partition, Segment: g.ID, Start: g.Start, End: g.End}
+		cur, err := s.Open(ctx, r, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := 0
+		for err = cur.Next(ctx, &b); err == nil; err = cur.Next(ctx, &b) {
+			memory = 0
+			for _, c := range b.Columns {
+				memory += cap(c.Values) + cap(c.Entries)
+			}
+		}
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		if err := cur.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range b.Columns {
+			if memory -= cap(c.Values) + cap(c.Entries); c.Dict != nil {
+				t.Errorf("%s: segment %d has ended, and its dictionary is kept", c.Path, g.ID)
+			}
+		}
+		if memory > 0 || len(b.Columns) != len(idAndTags) {
+			t.Errorf("segment %d: %d columns, and %d bytes less than while it was read", g.ID, len(b.Columns), memory)
+		}
+	}
+}
