@@ -103,8 +103,13 @@ func (c *Column) Reset() {
 // CountValid returns how many slots are not null.
 func CountValid(valid []byte) int {
 	n := 0
+	for ; len(valid) >= 32; valid = valid[32:] {
+		v := (*[32]byte)(valid)
+		sums := binary.LittleEndian.Uint64(v[0:]) + binary.LittleEndian.Uint64(v[8:]) +
+			binary.LittleEndian.Uint64(v[16:]) + binary.LittleEndian.Uint64(v[24:])
+		n += int(sums * 0x0101010101010101 >> 56) // the product's highest byte is the sum of all eight
+	}
 	for ; len(valid) >= 8; valid = valid[8:] {
-		// The product's highest byte is the sum of all eight.
 		n += int(binary.LittleEndian.Uint64(valid) * 0x0101010101010101 >> 56)
 	}
 	for _, v := range valid {

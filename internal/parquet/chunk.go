@@ -151,7 +151,7 @@ func (c *chunk) load(skip int64) (passed int64, err error) {
 
 // close leaves the column's buffers to others.
 func (c *chunk) close() {
-	leave(c.win.b)
+	c.win.close()
 	leave(c.page)
 	leave(c.reps)
 	leave(c.defs)
@@ -159,7 +159,7 @@ func (c *chunk) close() {
 	if c.dict != nil {
 		c.dict.Release()
 	}
-	c.win.b, c.page, c.reps, c.defs, c.dict = nil, nil, nil, nil, nil
+	c.page, c.reps, c.defs, c.dict = nil, nil, nil, nil
 }
 
 // account counts what the page takes.
@@ -331,34 +331,9 @@ func (c *chunk) levels() (count int, err error) {
 
 // entriesOf fills out with the entries of the dictionary that come next.
 func (c *chunk) entriesOf(out []uint32) error {
-	for len(out) > 0 {
-		part := out[:min(len(out), stretch)]
-		if err := c.in.read(part); err != nil {
-			return err
-		}
-		if c.dict.Len>>min(c.in.width, 32) == 0 && beyond(part, c.dict.Len) {
-			return fmt.Errorf("a value is entry %d of a dictionary of %d", slices.Max(part), c.dict.Len)
-		}
-		out = out[len(part):]
+	beyond, err := c.in.read(out, c.dict.Len)
+	if err == nil && beyond {
+		err = fmt.Errorf("a value is entry %d of a dictionary of %d", slices.Max(out), c.dict.Len)
 	}
-	return nil
-}
-
-// beyond reports whether one of the numbers is n or more. n is at most 2^31.
-func beyond(all []uint32, n int) bool {
-	// Two numbers at a time are taken from the two largest ones allowed. Bit 31 of a half tells
-	// that its number was larger, or that the other half was and has borrowed; or it is that of a
-	// number of 2^31 or more.
-	most := uint64(n-1) * (1<<32 + 1)
-	var a, b uint64
-	for ; len(all) >= 4; all = all[4:] {
-		o := (*[4]uint32)(all)
-		x, y := uint64(o[0])|uint64(o[1])<<32, uint64(o[2])|uint64(o[3])<<32
-		a |= x | (most - x)
-		b |= y | (most - y)
-	}
-	for _, v := range all {
-		a |= uint64(v) | (most - uint64(v))
-	}
-	return n == 0 || (a|b)&(1<<63|1<<31) != 0
+	return err
 }

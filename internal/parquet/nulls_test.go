@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -100,41 +99,72 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 		h := newHybrid(b, width)
 		for at := 0; at < len(want); {
 			got := make([]uint32, min(1+rng.IntN(30), len(want)-at))
-			if err := h.read(got); err != nil {
-				t.Fatalf("width %d at %d: %v", width, at, err)
+			most := int(slices.Max(want[at : at+len(got)]))
+			too := h
+			if beyond, err := too.read(got, min(most, 1<<31)); err != nil || !beyond {
+				t.Fatalf("width %d at %d: %d of %d is not beyond (%v)", width, at, most, most, err)
+			}
+			if beyond, err := h.read(got, min(most+1, 1<<31)); err != nil || beyond != (most >= 1<<31) {
+				t.Fatalf("width %d at %d: beyond %v, and the largest is %d (%v)", width, at, beyond, most, err)
 			}
 			for i, v := range got {
 				if v != want[at+i] {
 					t.Fatalf("width %d: number %d is %d, want %d", width, at+i, v, want[at+i])
 				}
 			}
-			if most := int(slices.Max(got)); most < 1<<31 && (beyond(got, most+1) || !beyond(got, most)) || most >= 1<<31 && !beyond(got, 1<<31) {
-				t.Fatalf("the largest of %v is %d, and beyond says another thing", got, most)
-			}
 			at += len(got)
 		}
-		if h.read(make([]uint32, 1)) == nil {
+		if _, err := h.read(make([]uint32, 1), 1<<31); err == nil {
 			t.Fatalf("width %d: a number after the last one", width)
 		}
 	}
-	for range 100 { // levels of one bit
-		groups := 1 + rng.IntN(40)
-		packed := make([]byte, groups)
-		full := 0
-		for i := range packed {
-			packed[i] = byte(rng.Uint32())
-			full += bits.OnesCount8(packed[i])
-		}
-		levels := make([]byte, 8*groups)
-		h := newHybrid(append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...), 1)
-		got, err := h.levels(levels, 1)
-		if err != nil || got != full {
-			t.Fatalf("%d are full (%v), want %d", got, err, full)
-		}
-		for i, v := range levels {
-			if v != packed[i/8]>>(i%8)&1 {
-				t.Fatalf("level %d is %d", i, v)
+}
+
+// Levels of one bit are those of their runs, whatever runs these are and in whatever pieces they
+// are read.
+func TestLevelsOfOneBitAreThoseOfTheirRuns(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for range 500 {
+		var runs, want []byte
+		for long := 2 + rng.IntN(200); len(want) < 2000; {
+			if n := rng.IntN(long); rng.IntN(2) == 0 {
+				v := byte(rng.IntN(2))
+				runs, want = append(runs, run(n, v)...), append(want, bytes.Repeat([]byte{v}, n)...)
+				continue
 			}
+			groups := rng.IntN(1 + long/8)
+			runs = binary.AppendUvarint(runs, uint64(groups<<1|1))
+			for range groups {
+				b := byte(rng.Uint32())
+				runs = append(runs, b)
+				for i := range 8 {
+					want = append(want, b>>i&1)
+				}
+			}
+		}
+		h := newHybrid(runs, 1)
+		for at, most := 0, 1+rng.IntN(1000); at < len(want); {
+			piece := want[at:min(len(want), at+1+rng.IntN(most))]
+			room := bytes.Repeat([]byte{9}, len(piece)+100)
+			full, err := h.levels(room[:len(piece)], 1)
+			if err != nil || full != sources.CountValid(piece) || !bytes.Equal(room[:len(piece)], piece) {
+				t.Fatalf("levels from %d on: %v with %d full (%v), want %v", at, room[:len(piece)], full, err, piece)
+			}
+			if slices.Max(room[len(piece):]) != 9 || slices.Min(room[len(piece):]) != 9 {
+				t.Fatalf("levels from %d on: more than %d were written", at, len(piece))
+			}
+			at += len(piece)
+		}
+		if _, err := h.levels(make([]byte, 1), 1); err == nil {
+			t.Fatal("a level after the last one")
+		}
+	}
+	for _, damaged := range [][]byte{append(run(8, 2), run(8, 0)...), {3, 0}, run(8, 1)[:1], {0x80, 0x80, 0x80}} {
+		h := newHybrid(append(run(5, 1), damaged...), 1)
+		if _, err := h.levels(make([]byte, 1000), 1); err == nil {
+			t.Errorf("%v has levels", damaged)
 		}
 	}
 }

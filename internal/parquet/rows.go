@@ -298,7 +298,7 @@ func (c *chunk) pass(k int) error {
 		if cap(c.index) < n {
 			c.index = make([]uint32, n)
 		}
-		if err := c.in.read(c.index[:n]); err != nil {
+		if _, err := c.in.read(c.index[:n], 0); err != nil {
 			return err
 		}
 		k -= n
