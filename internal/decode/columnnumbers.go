@@ -106,6 +106,8 @@ func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid 
 		switch index := f.col.Entries[f.value : f.value+count]; {
 		case known.errs != nil:
 			return false
+		case valid == nil && len(known.short) > 0:
+			lookUpShort(bitsAs[int64](out), known.short, index)
 		case valid == nil:
 			lookUp(out, known.vals, index)
 		default:
@@ -132,6 +134,18 @@ func lookUp[D element](out, vals []D, index []uint32) {
 	}
 	for i, k := range index {
 		out[i] = vals[k]
+	}
+}
+
+// lookUpShort is lookUp for numbers that are kept in half of their bytes.
+func lookUpShort(out []int64, vals []int32, index []uint32) {
+	for ; len(index) >= 8 && len(out) >= 8; index, out = index[8:], out[8:] {
+		i, o := (*[8]uint32)(index), (*[8]int64)(out)
+		o[0], o[1], o[2], o[3] = int64(vals[i[0]]), int64(vals[i[1]]), int64(vals[i[2]]), int64(vals[i[3]])
+		o[4], o[5], o[6], o[7] = int64(vals[i[4]]), int64(vals[i[5]]), int64(vals[i[6]]), int64(vals[i[7]])
+	}
+	for i, k := range index {
+		out[i] = int64(vals[k])
 	}
 }
 

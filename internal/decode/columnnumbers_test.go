@@ -2,11 +2,13 @@ package decode
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
 
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -37,6 +39,53 @@ func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
 			lookUp(got[:len(index)], vals, index)
 			if !slices.Equal(got[:len(index)], all) || got[len(index)] != 0 {
 				t.Fatalf("%v became %v, want %v", index, got, all)
+			}
+		}
+	}
+}
+
+// The values of a dictionary are the same whether they are kept in half of their bytes or not.
+func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, test := range []struct {
+		n     int
+		last  int64
+		short bool
+	}{
+		{leastShort - 1, 1, false},
+		{leastShort, math.MaxInt32, true},
+		{leastShort, math.MinInt32, true},
+		{leastShort, math.MaxInt32 + 1, false},
+		{leastShort, math.MinInt32 - 1, false},
+		{leastShort, math.MaxInt64, false},
+		{3 * leastShort, -1, true}, // the dictionary of the next piece of the column
+	} {
+		c := &column{dtype: dataset.Int64}
+		for range 2 {
+			vals := make([]int64, test.n)
+			for i := range vals {
+				vals[i] = int64(int32(rng.Uint32()))
+			}
+			vals[test.n-1] = test.last
+			col := &sources.Column{Kind: sources.Int64Values, Dict: &sources.Dictionary{Len: test.n, Values: bitsAs[byte](vals)}}
+			for range 1000 + rng.IntN(10) {
+				col.Entries = append(col.Entries, uint32(rng.IntN(test.n)))
+			}
+			col.Entries = append(col.Entries, uint32(test.n-1))
+			got := make([]int64, len(col.Entries)+1)
+			if !plainRows(&Decoder{}, c, 0, &feed{col: col}, got[:len(col.Entries)], nil, 0) {
+				t.Fatal("a value is bad")
+			}
+			for i, k := range col.Entries {
+				if got[i] != vals[k] {
+					t.Fatalf("value %d is %d, want %d", i, got[i], vals[k])
+				}
+			}
+			if got[len(col.Entries)] != 0 {
+				t.Fatal("more was written")
+			}
+			if known := dictionaryOf[int64](c, 0, col); (len(known.short) > 0) != test.short {
+				t.Errorf("%d values up to %d: %d are short", test.n, test.last, len(known.short))
 			}
 		}
 	}
