@@ -232,7 +232,6 @@ type StealAnswer struct {
 type Release struct {
 	Token  Token
 	Prefix int64
-	Reason string
 }
 
 type ReadFailure struct {
@@ -282,7 +281,6 @@ type Leave struct {
 	Worker uint32
 	Reason LeaveReason
 	Ended  bool
-	Detail string
 	Crash  *Crash // nil: it did not crash, as far as is known
 }
 

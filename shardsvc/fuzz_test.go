@@ -212,7 +212,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				}
 				m.Failures = []ReadFailure{f}
 			case 3:
-				m.Leaves = []Leave{{n, LeaveReason(small.Draw(rt, "reason")), rapid.Bool().Draw(rt, "ended"), "", nil}}
+				m.Leaves = []Leave{{n, LeaveReason(small.Draw(rt, "reason")), rapid.Bool().Draw(rt, "ended"), nil}}
 			}
 			if rapid.Bool().Draw(rt, "call") {
 				m.Calls = []CutCall{anyCall(rt, n, bodies)}

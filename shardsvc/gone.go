@@ -12,7 +12,6 @@ import (
 type (
 	Deletion = gone.Deletion
 	Gone     = gone.Input
-	GoneInfo = gone.Range
 )
 
 // gone lists the input that going back to a cut needs and the source has deleted. The cut

@@ -13,7 +13,6 @@ type AgentInfo struct {
 }
 
 type WorkerInfo struct {
-	Number      uint32
 	Rank        uint32
 	Incarnation uint64
 	Agent       string
@@ -45,7 +44,7 @@ func (gr *group) Agents() []AgentInfo {
 func (gr *group) Workers() []WorkerInfo {
 	all := make([]WorkerInfo, 0, len(gr.workers))
 	for _, w := range gr.workers {
-		i := WorkerInfo{Number: w.number, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Pid: w.pid,
+		i := WorkerInfo{Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Pid: w.pid,
 			UnitsAcked: w.units, Step: w.rank.step, Leases: w.leaseCount,
 			WaitSeconds: w.waitSeconds, StepSeconds: w.stepSeconds, RowsYielded: w.rows}
 		for _, r := range w.rates {

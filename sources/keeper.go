@@ -17,7 +17,6 @@ type Keeper interface {
 // Kept says what is known about the deletion of one record. A time or amount that does not
 // apply, or is not known, is Never.
 type Kept struct {
-	Partition PartitionID
 	// The source has [Low, Head). If Low is in another segment than the mark, all segments
 	// before it are deleted. A source whose segments share one run of offsets (Kafka)
 	// answers in the mark's segment.

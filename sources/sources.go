@@ -146,7 +146,6 @@ type Header struct{ Key, Value [2]int32 }
 type Mark struct {
 	Partition PartitionID
 	Position  Position
-	Time      time.Time
 	Back      bool // progress went back on purpose: a rewind
 }
 

@@ -109,16 +109,6 @@ func readAt(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// Missing names the first path that the file does not have, or "".
-func (f *File) Missing(paths []Path) string {
-	for _, p := range paths {
-		if _, err := f.root.find(p); errors.As(err, new(*errAbsent)) {
-			return err.Error()
-		}
-	}
-	return ""
-}
-
 // fieldError names a field of an error.
 func fieldError(path string, err error) error { return fmt.Errorf("column %s: %w", path, err) }
 

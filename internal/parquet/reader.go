@@ -36,7 +36,7 @@ func (f *File) Read(r io.ReaderAt, group int, paths []Path) (rd *Reader, err err
 	rd.un.most = pageBytes + columnBytes*int64(len(paths))
 	for _, p := range paths {
 		leaf, err := f.root.find(p)
-		if errors.As(err, new(*errAbsent)) {
+		if errors.Is(err, errAbsent) {
 			rd.cols = append(rd.cols, nil)
 			continue
 		}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,12 +88,9 @@ type Path struct {
 	Stars  []bool
 }
 
-// errAbsent: there is no such field.
-type errAbsent struct{ text string }
+var errAbsent = errors.New("there is no such field")
 
-func (e *errAbsent) Error() string { return e.text }
-
-// find gives the leaf of a path.
+// find gives the leaf of a path, or errAbsent.
 func (root *node) find(p Path) (*node, error) {
 	at := root
 	for i, token := range p.Tokens {
@@ -107,11 +105,7 @@ func (root *node) find(p Path) (*node, error) {
 		}
 		next := at.child(token)
 		if next == nil {
-			names := make([]string, len(at.nodes))
-			for k, c := range at.nodes {
-				names[k] = c.name
-			}
-			return nil, &errAbsent{fmt.Sprintf("%s: there is no field %q; there are %s", p.Text, token, clip(strings.Join(names, ", ")))}
+			return nil, errAbsent
 		}
 		at = next
 	}
@@ -122,13 +116,6 @@ func (root *node) find(p Path) (*node, error) {
 		return nil, fmt.Errorf("%s is a group of fields; name one of them", p.Text)
 	}
 	return at, nil
-}
-
-func clip(s string) string {
-	if len(s) > 300 {
-		return s[:300] + "..."
-	}
-	return s
 }
 
 // isList: a star leads on from here. A repeated field without an annotation is a list of

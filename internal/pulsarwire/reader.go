@@ -81,13 +81,6 @@ func (r *Reader) Next() (e Entry, ok bool, err error) {
 	return e, true, nil
 }
 
-// Queued is how many entries have come that Next did not return yet.
-func (r *Reader) Queued() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return int64(len(r.queue))
-}
-
 // Permit lets the broker send until about so many entries have come that Next did not
 // return yet. If messages is not 0, an entry has about so many on average, and the broker
 // may be asked for messages; otherwise it is asked for entries one by one, which it exceeds

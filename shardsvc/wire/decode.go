@@ -248,7 +248,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 8:
 		return rareField(v, &e.Releases, func(p *headracev1.Release) shardsvc.Release {
-			return shardsvc.Release{Token: Token(p.Token), Prefix: p.Prefix, Reason: p.Reason}
+			return shardsvc.Release{Token: Token(p.Token), Prefix: p.Prefix}
 		})
 	case 9:
 		return rareField(v, &e.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
@@ -265,7 +265,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 10:
 		return rareField(v, &e.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
-			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Detail: p.Detail, Crash: crash(p.Crash)}
+			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Crash: crash(p.Crash)}
 		})
 	case 11:
 		return rareField(v, &e.Status, func(p *headracev1.WorkerStatus) shardsvc.WorkerStatus {
@@ -342,7 +342,7 @@ func (m *Message) hello(b []byte) error {
 	}
 	m.About = &About{
 		Name: h.Agent, Job: h.Job, Version: h.Version, Host: h.Host,
-		Protocol: h.Protocol, Incarnation: h.Incarnation, Pid: h.Pid, Gpus: h.Gpus,
+		Protocol: h.Protocol, Pid: h.Pid, Gpus: h.Gpus,
 	}
 	m.Event.Hello = &shardsvc.Hello{Agent: h.Agent, Incarnation: h.Incarnation, Clock: h.Clock}
 	return nil

@@ -35,7 +35,7 @@ func slow(m *headracev1.AgentMessage) (in Message) {
 		panic(err)
 	}
 	for _, l := range m.Leaves {
-		in.Event.Leaves = append(in.Event.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Detail: l.Detail, Crash: crash(l.Crash)})
+		in.Event.Leaves = append(in.Event.Leaves, shardsvc.Leave{Worker: l.Worker, Reason: leaveReason(l.Reason), Ended: l.Ended, Crash: crash(l.Crash)})
 	}
 	for _, k := range m.Calls {
 		b, err := proto.Marshal(k)

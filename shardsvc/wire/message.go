@@ -13,7 +13,6 @@ type Message struct {
 type About struct {
 	Name, Job, Version, Host string
 	Protocol                 uint32
-	Incarnation              uint64
 	Pid                      int32
 	Gpus                     []string
 }

@@ -58,7 +58,7 @@ func (s *Source) keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 		return nil, err
 	}
 	for i, m := range marks {
-		all[i] = sources.Kept{Partition: m.Partition, Low: sources.Position{Segment: m.Position.Segment}, Head: sources.Position{Segment: m.Position.Segment}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		all[i] = sources.Kept{Low: sources.Position{Segment: m.Position.Segment}, Head: sources.Position{Segment: m.Position.Segment}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 		if p, known := s.wasPlanned(m.Partition); known {
 			if all[i].Err = there.gone(p); all[i].Err != nil {
 				all[i].Gone, lost = true, true

@@ -201,11 +201,7 @@ func (w *Whole) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dura
 		}
 	}
 	w.mu.Unlock()
-	all, err := w.s.Keeps(ctx, inner, ahead)
-	for i := range all {
-		all[i].Partition = marks[i].Partition
-	}
-	return all, err
+	return w.s.Keeps(ctx, inner, ahead)
 }
 
 // Open reads a range of the Kafka partition that the locator names. Errors of the cursor name

@@ -20,7 +20,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duratio
 	lows := map[sources.PartitionID]sources.Position{}
 	all := make([]sources.Kept, len(marks))
 	for i, m := range marks {
-		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retained: true, Retention: s.o.Retain, Err: s.mine(ctx, m.Partition)}
+		all[i] = sources.Kept{ByAge: sources.Never, Room: sources.Never, Retained: true, Retention: s.o.Retain, Err: s.mine(ctx, m.Partition)}
 		if all[i].Err != nil {
 			continue
 		}

@@ -66,7 +66,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	known := map[sources.PartitionID]*answer{}
 	for i, m := range marks {
 		x := &all[i]
-		*x = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		*x = sources.Kept{ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 		a := known[m.Partition]
 		if a == nil {
 			a = &answer{}

@@ -45,7 +45,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Dur
 	all := make([]sources.Kept, len(marks))
 	parts := make([]partition, len(marks))
 	for i, m := range marks {
-		all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+		all[i] = sources.Kept{ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 		parts[i], all[i].Err = s.find(ctx, m.Partition)
 	}
 	found := func(i int) bool { return all[i].Err == nil }

@@ -191,7 +191,7 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duratio
 	all := make([]sources.Kept, len(marks))
 	err := s.with(ctx, func() error {
 		for i, m := range marks {
-			all[i] = sources.Kept{Partition: m.Partition, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
+			all[i] = sources.Kept{ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 			p, err := s.part(m.Partition)
 			if err != nil {
 				all[i].Err, all[i].Gone = err, true
