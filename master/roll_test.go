@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -18,6 +19,14 @@ type goesOn struct{ sources.Source }
 func (goesOn) Segments(context.Context, sources.PartitionID, int64, int) ([]sources.Segment, error) {
 	return []sources.Segment{{ID: 9, End: 4}}, nil
 }
+
+// numbered is a source whose segments have numbers of its own.
+type numbered struct {
+	dataset.Part
+	kind sources.Kind
+}
+
+func (n numbered) Kind() sources.Kind { return n.kind }
 
 // added is a shard service that notes which segments were added.
 type added struct {
@@ -56,6 +65,31 @@ func TestASegmentThatWasDeletedBeforeItsEndWasSeenIsToldOrPassed(t *testing.T) {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("it does not say %q: %v", part, err)
 			}
+		}
+	}
+}
+
+// A restored checkpoint has put partition 2 in the place of partition 1. The source of this
+// listing counted the segments of partition 1, so it must be opened again: it would give
+// partition 2 numbers that mean other segments there.
+func TestAPartitionThatARestoreBroughtIsNotListedByTheSourceOfTheOneBefore(t *testing.T) {
+	kind := (&memsource.Spec{}).Kind()
+	kind.Numbers = true
+	for _, c := range []struct {
+		number uint32
+		last   int64
+		want   error
+	}{
+		{1, 7, nil},
+		{1, 8, errMoved}, // the restored table of the same partition is longer
+		{2, 7, errMoved},
+	} {
+		srv := &added{}
+		f := &following{src: goesOn{}, listing: &listing{srv: srv, log: slog.New(slog.DiscardHandler), last: map[uint32]int64{1: 7},
+			spec: &dataset.Spec{Source: numbered{&memsource.Spec{}, kind}}}}
+		err := f.listOn(t.Context(), &serve.Partition{Number: c.number, LastSegment: c.last, NeedsSegments: true})
+		if !errors.Is(err, c.want) || (len(srv.segs) > 0) != (c.want == nil) {
+			t.Errorf("partition %d whose last segment is %d: %v, and %+v are added", c.number, c.last, err, srv.segs)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/agent/hold"
+	"github.com/headrace/headrace/internal/frame"
 )
 
 // departures is a Desk that notes who has left, and whether by a crash.
@@ -59,6 +60,52 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 		})
 		if !slices.Equal(order, []uint32{2, 1}) {
 			t.Errorf("crashes were told in the order %v, want 2 and 1", order)
+		}
+	})
+}
+
+// refusing is a Desk that takes nobody in, when the test lets it answer.
+type refusing struct {
+	Desk
+	asked, answer chan struct{}
+}
+
+func (d *refusing) NextWorker() uint32 { return 1 }
+
+func (d *refusing) Do(hold.Event) Answer {
+	close(d.asked)
+	<-d.answer
+	return Answer{Invalid: "no such stream"}
+}
+
+// A trainer that was refused has ended, and a later one too. The later one saw the first while
+// it was being refused. It does not wait for ever: nobody will say how the first one left.
+func TestATrainersEndDoesNotWaitForOneThatWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &refusing{asked: make(chan struct{}), answer: make(chan struct{})}
+		srv := &Server{cfg: Config{Desk: d}, trainers: map[uint32]*trainer{}, stopped: t.Context()}
+		srv.stepFiles = stepFiles{srv: srv, known: map[frame.Incarnation]uint32{}}
+		ended := func() *trainer {
+			p := &process{exited: make(chan struct{}), at: time.Now()}
+			close(p.exited)
+			time.Sleep(time.Millisecond)
+			return &trainer{srv: srv, proc: p, left: make(chan struct{})}
+		}
+		refused, later := ended(), ended()
+		go srv.join(refused, nil)
+		<-d.asked
+		told := make(chan struct{})
+		go func() {
+			later.afterThoseBefore()
+			close(told)
+		}()
+		synctest.Wait() // it waits for the first one
+		close(d.answer)
+		synctest.Wait()
+		select {
+		case <-told:
+		default:
+			t.Error("it still waits")
 		}
 	})
 }

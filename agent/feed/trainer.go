@@ -239,7 +239,9 @@ func (t *trainer) depart(bye bool) {
 }
 
 // afterThoseBefore waits until the Desk knows of all trainers that ended before t: the master
-// takes the first one that it hears of for the one that failed first.
+// takes the first one that it hears of for the one that failed first. It needs no time limit.
+// Each of them is told of soon after its end, because all that its connection waits for then has
+// a deadline, and none waits for a later one.
 func (t *trainer) afterThoseBefore() {
 	s := t.srv
 	select {

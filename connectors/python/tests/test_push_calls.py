@@ -341,6 +341,37 @@ def test_a_commit_goes_on_after_an_interrupt(played: Played, monkeypatch: pytest
     assert played.calls.count("commit") == 1
 
 
+def test_a_stage_that_ends_in_the_middle_repeats_nothing(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    played.layout = {"partitions": 2, "chunk_bytes": 1000, "land_bytes": 1000}
+    played.refused = ["land"]
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        for i in range(10):
+            t.push(b"%d" % i, key="abcdef"[i % 6])
+        with pytest.raises(headrace.PushError):
+            t.commit()
+        assert landed(played)[0]["partitions"] == [0, 1]
+        first = int.from_bytes(landed(played)[1][0][8:12], "little")
+        send = t._send
+
+        def interrupted(part: int) -> None:
+            if part == 1:
+                raise KeyboardInterrupt
+            send(part)
+
+        monkeypatch.setattr(t, "_send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            t.stage()
+        monkeypatch.undo()
+        t._wait(0)
+        played.refused = []
+        assert t.commit() == headrace.Pushed("t", False, 1)
+        named, chunks = landed(played)
+        assert named["locators"] == [played.locator]  # of partition 0
+        assert named["partitions"] == [1]
+        assert int.from_bytes(chunks[0][8:12], "little") == 10 - first
+
+
 def test_a_chunk_whose_thread_does_not_start_is_sent_later(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     with headrace.Pusher("clicks") as pusher:
         t = pusher.begin("t")
