@@ -90,13 +90,13 @@ func (d *dataset) fits(s *cut.Dataset) error {
 type fitted struct {
 	ds       *dataset
 	in       *cut.Partition
-	p        *partition // the job's; nil: it would be new
-	old      *partition // gives way to it
-	with     *partition // as it would be
+	p        *partition // the job's own; nil: the cut's is added
+	old      *partition // the untouched one of the job that the cut's replaces
+	with     *partition // the partition after adopting
 	sets     []line.Set
 	segments []sources.Segment // that the job does not have
-	complete bool              // it would be, and is not
-	begins   *sources.Segment  // where a live one begins that nobody has read from
+	complete bool              // adopting makes it complete
+	begins   *sources.Segment  // the start in the cut, of a live one that nobody has read from
 	split    bool              // p lists trimmed segments one by one again, as with does
 	lost     bool              // pushed records that are gone
 }
@@ -180,8 +180,8 @@ func (d *dataset) fitLost(q *cut.Partition) (f fitted, err error) {
 	return f, f.into(p)
 }
 
-// into lays the cut on the lines of p, which nobody has, and adds the cut's segments to
-// it.
+// into lays the cut on the lines of p, which is not part of the job yet, and adds the cut's
+// segments to it.
 func (f *fitted) into(p *partition) (err error) {
 	d, q := f.ds, f.in
 	f.with = p

@@ -34,7 +34,7 @@ func (lg *ledger) comesAgain(ps *pass, shares []share, want *line.Set) (units, m
 	return units, more
 }
 
-// ackedBeside says whether a record is acked that is not in a cut, which lies at l.
+// ackedBeside says whether any record outside the cut that lies at l is acked.
 func (lg *ledger) ackedBeside(l *lines) bool {
 	for _, p := range lg.parts {
 		if p == nil {

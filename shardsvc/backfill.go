@@ -2,12 +2,12 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// backfillEvery: with NewestFirst one of so many grants is the backfill's, however much
-// of the source is there. A grant is about as much time as any other.
+// backfillEvery: with NewestFirst, one of so many grants goes to the backfill, even while the
+// source has records. All grants take about the same time to train.
 const backfillEvery = 8
 
 // backfillOut says whether every record of the backfill is leased or settled. Until all of
-// it is listed, it is not.
+// it is listed, the answer is no.
 func (d *dataset) backfillOut() bool {
 	some := false
 	for _, p := range d.parts {
@@ -40,7 +40,7 @@ func (d *dataset) granting(p *partition) {
 	}
 }
 
-// upNext is the partition that the next grant is of; nil: none is ready.
+// upNext is the partition of the next grant; nil: none is ready.
 func (d *dataset) upNext() *partition {
 	all, n := d.turns()
 	for _, in := range all[:n] {

@@ -9,12 +9,12 @@ import (
 )
 
 // badRecords counts the bad records of a dataset that are excluded, and keeps their dead
-// letters until these are written. A bad record is an exclusion like what a source has
-// lost: it stays settled whatever cut one goes back to, and is listed in every cut.
+// letters until these are written. A bad record is excluded like a record that
+// the source has lost: it stays settled whichever cut the job goes back to, and each cut lists it.
 type badRecords struct {
 	records int64
 	columns []BadColumn // by name
-	good    int64       // records that were acked since the master started, and before
+	good    int64       // acked records, with those of earlier terms
 	letters []Letter    // not written yet, in the order in which they came
 	bytes   int64       // of those
 }
@@ -66,7 +66,7 @@ func (b *badRecords) info() BadInfo {
 	return BadInfo{b.records, slices.Clone(b.columns), len(b.letters)}
 }
 
-// count takes an exclusion in.
+// count counts an exclusion, if it is a bad record.
 func (b *badRecords) count(e *exclusion) {
 	if e.kind != badRecord {
 		return
@@ -79,9 +79,9 @@ func (b *badRecords) count(e *exclusion) {
 	b.columns[i].Records++
 }
 
-// readBad takes in that the holder of l met bad records. From `from` on the lease is
-// pending again, and the bad ones among it are excluded. If that is more than the dataset
-// allows, it stops, and nothing is excluded.
+// readBad handles bad records that the holder of l met. From `from` on the lease is pending
+// again, and its bad records are excluded. A record that is one too many stops the
+// dataset: it stays pending, and so do those after it.
 func (lg *ledger) readBad(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
 	for i := range f.Bad {
@@ -101,7 +101,7 @@ func (lg *ledger) readBad(l *lease, from int64, f *ReadFailure) {
 	lg.changed(ps.p)
 }
 
-// excludeBad excludes what begins at b.Start, if it is in [from, end). It returns false if
+// excludeBad excludes the record that begins at b.Start, if that is in [from, end). It returns false if
 // the dataset has stopped.
 func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64) (goesOn bool) {
 	d := ps.p.ds
@@ -136,8 +136,8 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 	return true
 }
 
-// sizeOf is the size of the whole value; -1: there is none, as of a row of columns that is
-// too large to be read.
+// sizeOf is the size of the whole value; -1: there is no value, for example of a row of
+// columns that is too large to be read.
 func sizeOf(b *BadRecord) int64 {
 	if b.Size < 0 && len(b.Value) == 0 {
 		return -1

@@ -71,7 +71,7 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 	return nil
 }
 
-// carveReady leases a piece of the next partition of an input that has one.
+// carveReady leases a piece of the next ready partition of an input.
 func (lg *ledger) carveReady(d *dataset, in input, w *holder, most int64) *lease {
 	size := lg.size(d, w, in)
 	for d.ready[in].Len() > 0 {
@@ -110,7 +110,7 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 			units := ps.Units(first.Start, end)
 			ps.pendingUnits -= units
 			p.ds.pending -= units
-			if units == 0 { // only a dead tail
+			if units == 0 { // it holds no record
 				lg.hole(ps, first.Start, end)
 				continue
 			}
@@ -184,7 +184,7 @@ func (lg *ledger) recall(ps *pass, start int64) {
 	}
 }
 
-// advance plans up to pos.
+// advance moves the frontier to pos, if it lies below.
 func (lg *ledger) advance(ps *pass, pos int64) {
 	if pos > ps.frontier {
 		ps.p.ds.planned += ps.Units(ps.frontier, pos)

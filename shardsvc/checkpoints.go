@@ -44,7 +44,7 @@ func (ck *checkpoints) joined(w *worker, newcomer bool) {
 	ck.checkStarters()
 }
 
-// counts implements aboveGroup: before w restored, its steps are those of no model.
+// counts implements aboveGroup: until w has restored, its steps belong to no model.
 func (ck *checkpoints) counts(w *worker) bool {
 	return ck.past(w.rank).way == wentBack || !ck.gated(w)
 }

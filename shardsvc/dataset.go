@@ -17,7 +17,7 @@ type dataset struct {
 	reason   string      // of failed
 	losses   []lostRange // that failed it, and those that were found since; in memory only
 	partsAll bool        // it gets no more partitions
-	folds    bool        // as of the core, for methods that have no core at hand
+	folds    bool        // a copy of ledger.folds, for methods without a ledger
 	acksBind bool        // what is acked counts as bound
 
 	landings landings // transactions that were pushed
@@ -42,7 +42,7 @@ type dataset struct {
 	sumRate                          [inputs]int64
 	rated                            [inputs]int // workers with a rate
 	nextScan                         Time
-	level                            []*holder // what there is, is spread evenly over them (level.go)
+	level                            []*holder // all that is left is spread evenly over them (level.go)
 	levelUntil                       Time
 	levelPart                        int64 // units of each
 	scanAt                           Time
@@ -89,7 +89,7 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	lg.setOptions(d, n)
 	lg.dirtyDataset(d)
 	for _, p := range d.parts {
-		p.young = nil // the age may be another one now
+		p.young = nil // the limit of age may have changed
 		lg.changed(p)
 	}
 	lg.kick(d)

@@ -17,7 +17,7 @@ func (d *dataset) pause() {
 	}
 }
 
-// fail says whether d has stopped now, with a reason; else it had stopped before.
+// fail stops d with a reason. It returns false if d had failed before.
 func (d *dataset) fail(reason string) bool {
 	if d.state == failed {
 		return false
@@ -29,7 +29,7 @@ func (d *dataset) fail(reason string) bool {
 // resume has d give leases again, whatever stopped it.
 func (d *dataset) resume() { d.state, d.reason, d.losses = giving, "", nil }
 
-// load takes what was stored. One that was paused and failed is a failed one.
+// load sets the stored state. A dataset that was paused and failed is failed.
 func (s *datasetState) load(isPaused, isFailed bool) {
 	switch {
 	case isFailed:

@@ -13,7 +13,7 @@ import (
 // later.
 
 // doubtfulFor bounds the doubt. An agent that was heard last when the restore was called
-// for is given up after LostAfter; a process that it had let go of just then, a TTL later.
+// for is given up after LostAfter, and a process that it let go of in that moment a TTL later.
 func (ck *checkpoints) doubtfulFor() Time { return ck.cfg.LostAfter + ck.cfg.SessionTTL }
 
 // doubt names the processes that may still train the model beside w, although nobody is
@@ -65,15 +65,15 @@ func (ck *checkpoints) reportDoubt(w *worker, silent string) {
 // starter is a process that joined with resume=start and has begun nothing yet.
 type starter struct {
 	w     *worker
-	since Time // when that was looked at first; 0: it was not
+	since Time // when it was first in doubt whether others train; 0: it was not yet
 }
 
 func (ck *checkpoints) starts(w *worker) bool {
 	return slices.ContainsFunc(ck.starters, func(s starter) bool { return s.w == w })
 }
 
-// checkStarters has the starters begin that need not wait any more. It runs at the end of
-// each Step, because a process may be gone now, or was heard of.
+// checkStarters lets those starters begin that need not wait any more. It runs at the end of
+// each Step, because the Step may have told that a process is gone, or that it lives.
 func (ck *checkpoints) checkStarters() {
 	if ck.recovering {
 		return
@@ -87,8 +87,8 @@ func (ck *checkpoints) checkStarters() {
 	}
 }
 
-// begins says whether a starter has begun: anew, or, where others train the model, with
-// them.
+// begins lets a starter begin, unless others may train the model although nobody is heard of:
+// then it returns false. If others do train the model, the starter joins them.
 func (ck *checkpoints) begins(s *starter) bool {
 	waited := Time(0)
 	if s.since > 0 {

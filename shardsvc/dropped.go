@@ -178,9 +178,9 @@ func (lg *ledger) bindDrops(lines func() *lines) {
 	}
 }
 
-// redrop makes the drops of a cut those of the partition. What they cover is settled in the
-// cut; of a cut that says otherwise, only the settled part counts. What is excluded by now
-// is not dropped.
+// redrop gives the partition the drops of a cut. A cut has settled what its drops cover. If it
+// has not, only the part that it has settled counts. A range that is excluded by now is not
+// dropped.
 func (lg *ledger) redrop(p *partition, l *lines) {
 	for i := range p.dropped {
 		lg.fx.put(Delete, p.dropped[i].key(keyDropped, p), nil)

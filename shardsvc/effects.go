@@ -296,7 +296,7 @@ func (a *comesAgain) add(b comesAgain) {
 	a.Tally.Add(b.Tally)
 }
 
-// reply is a as a Reply carries it; nil: nothing comes again.
+// reply gives a in the form of Reply.Again; nil: nothing comes again.
 func (a comesAgain) reply() *cut.Tally {
 	if a.units == 0 {
 		return nil

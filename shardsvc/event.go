@@ -214,7 +214,7 @@ type Ack struct {
 	Step   int64
 
 	Told                 bool  // the records of [From, Prefix) were counted
-	From                 int64 // of no worth unless all below it, and nothing else, is acked
+	From                 int64 // the count is worth nothing unless the lease is acked exactly up to here
 	Rows, Oldest, Newest int64 // see cut.Tally
 }
 

@@ -26,7 +26,7 @@ type loss struct {
 	column              string // of a bad record
 }
 
-// truncated takes in that the source has deleted [e.Start, e.End). A leased part of it
+// truncated handles that the source has deleted [e.Start, e.End). A leased part of it
 // stays leased: its holder may have read it already, and reports the loss if it has not.
 // For the same reason a new term ignores the event until holders could assert their
 // leases. Nothing is excluded of a partition that nobody has begun to read.
@@ -78,7 +78,7 @@ const (
 	badRecord     = "bad_record" // it cannot be decoded (bad.go)
 )
 
-// readLoss takes in that the holder of l met a loss. From `from` on the lease is pending
+// readLoss handles a loss that the holder of l met. From `from` on the lease is pending
 // again.
 func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	ps, end := l.pass, l.end
@@ -154,7 +154,7 @@ func (lg *ledger) addExclusion(p *partition, e exclusion) {
 	i := placeIn(p.excluded, &e.listed)
 	if i > 0 {
 		if q := &p.excluded[i-1]; q.follows(&e) {
-			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason // which is about the later part, so about all
+			q.end, q.units, q.reason = e.end, q.units+e.units, e.reason // sources delete from the beginning on, so the reason of the later part covers all
 			lg.joinExclusion(p, i-1)
 			return
 		}

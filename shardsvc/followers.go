@@ -10,7 +10,7 @@ package shardsvc
 //
 // A follower that would have crashed by itself crashes again with the same record.
 
-// settles is how long after a failure a step may still be told that was made before it.
+// settles is how long after a failure we may still hear of a step that was made before it.
 const settles = Second
 
 // failures counts the processes that have failed in this term: that have ended without
@@ -20,7 +20,7 @@ type failures struct {
 	last  Time
 }
 
-// fails takes in that w has failed. follows says that it failed after another one.
+// fails counts the failure of w. follows says that it failed after another one.
 func (gr *group) fails(w *worker) (follows bool) {
 	if w.failed {
 		return w.follows
@@ -41,7 +41,7 @@ func (gr *group) fails(w *worker) (follows bool) {
 	return w.follows
 }
 
-// goesOn takes in that w has made a step.
+// goesOn notes that w has made a step.
 func (gr *group) goesOn(w *worker) {
 	if w.failed = false; gr.now >= gr.failures.last+settles {
 		w.outlived = gr.failures.count

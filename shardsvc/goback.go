@@ -95,7 +95,7 @@ func (lg *ledger) begin(p *partition, n uint32) {
 	}
 }
 
-// plus is m and what stays settled whatever m says.
+// plus adds to m the excluded ranges: they stay settled in any case.
 func (ps *pass) plus(m line.Map) line.Set {
 	m.With(ps.excludedOnLine(), line.Excluded)
 	return line.SetOf(m)

@@ -21,7 +21,7 @@ func (lg *ledger) gone(shares []share, want *lines, fit []fitted, deleted []Dele
 		return Gone{}
 	}
 	var all []gone.Partition
-	there := map[*partition]bool{nil: true} // of the cut's, where that is not the job's own
+	there := map[*partition]bool{nil: true} // partitions of the job that fit covers
 	for i := range fit {
 		f := &fit[i]
 		there[f.p], there[f.old] = true, true

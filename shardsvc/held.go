@@ -54,7 +54,7 @@ func (lg *ledger) refuseHeld(a *speaker, h *Held, reason string) {
 
 // settledBy says whether everything that h claims is settled, and no rank but w's settled
 // it. In a shared model acks fold at once, so it is not known which rank settled what: then
-// it is enough that everything is settled. All of a folded pass is.
+// it is enough that everything is settled. A folded pass is settled wholly.
 func (lg *ledger) settledBy(w *holder, h *Held) bool {
 	if w.state == fenced {
 		return false

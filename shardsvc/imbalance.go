@@ -6,8 +6,8 @@ const imbalanceAfter = 10 * Second
 // Imbalance says that a rank of a group waits for rows while another one holds some, and
 // that neither has made progress for a while. So a group that trains in step hangs: one
 // rank is in all-reduce, the other one waits for data that it cannot get. Ranks of a
-// replicated model do train in step. Of the others it is not known, so they are told only of
-// an input that is listed to its end: before that, both may wait for new rows.
+// replicated model do train in step. Others may not. For them it is told only once the input is
+// listed to its end: before that, both may wait for new rows.
 type Imbalance struct {
 	Idle, Busy uint32 // ranks
 	Leases     int    // of Busy

@@ -6,9 +6,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// kind is what the job's model kind decides by code. What it decides by a fact is in model.
-// Where the model lives decides what it means that a process joins or is lost, that a cut is
-// complete or bound, and that one goes back to a cut.
+// kind holds what each model kind decides by code of its own: what happens when a process joins
+// or is lost, when a cut is complete or bound, and when somebody goes back to a cut. What the
+// kinds decide by plain facts is in model.
 type kind interface {
 	groupKind
 	// complete says whether every rank that must report has reported the step of q.

@@ -11,7 +11,8 @@ import (
 // the fewest units. Example: one of four holders has [0, 60) of which nothing is
 // delivered. It keeps [0, 15), and the others get 15 units each.
 
-// level begins. Until a time, grants of the dataset go to the poorest holder first.
+// level begins leveling. Until the given time, grants of the dataset go to the poorest holder
+// first.
 func (lg *ledger) level(id DatasetID, holders []*holder, until Time) {
 	d := lg.dataset(id)
 	if d == nil || d.opt.Strict || d.opt.VirtualRanks > 0 || len(holders) < 2 || !d.backfillOut() || !lg.standing(d, nil).why.grants() {
@@ -112,7 +113,7 @@ func (lg *ledger) mostOf(d *dataset, w *holder) int64 {
 	return max(0, d.levelPart-lg.backlog(d, w))
 }
 
-// unleased counts the units that are there and that nobody was leased.
+// unleased counts the units that are there and leased to nobody.
 func (d *dataset) unleased() int64 {
 	n := d.pending
 	for _, p := range d.parts {

@@ -12,7 +12,7 @@ type cutoff struct {
 	when   int64
 }
 
-// aged takes in a new cutoff. It may lie before the last one: the age may have been raised.
+// aged sets a new cutoff. It may lie before the last one: the age may have been raised.
 func (lg *ledger) aged(e *Aged) {
 	p := lg.partition(e.Partition)
 	if p == nil {
@@ -34,14 +34,14 @@ func (lg *ledger) aged(e *Aged) {
 	lg.kick(p.ds) // a strict partition's holder may wait for it
 }
 
-// dropsOld says whether records of p may be too old. Those of a backfill are not: the history
-// is old.
+// dropsOld says whether records of p may be too old. Records of a backfill never are: a
+// history is old.
 func (p *partition) dropsOld() bool { return p.ds.opt.DropOld && p.in == fromSource }
 
 // dated says whether p's records may be granted: it is known which of them are too old.
 func (p *partition) dated() bool { return !p.dropsOld() || p.young != nil }
 
-// dropOld excludes what is too old of a pass and neither settled nor leased. Example: [0,
+// dropOld excludes the records of a pass that are too old and neither settled nor leased. Example: [0,
 // 100) is settled, [100, 200) leased, and the cutoff is 500: [200, 500) is excluded. If the
 // lease comes back at 150, [150, 200) is excluded before it could be granted again.
 func (lg *ledger) dropOld(ps *pass) {
@@ -67,8 +67,8 @@ func (lg *ledger) dropOld(ps *pass) {
 	}
 }
 
-// before is the position on the line of p before which a place has its records. If the
-// segment of the place is not listed yet, this is the end of the line.
+// before is the position of a place on the line of p: records before the place lie below it.
+// If the segment of the place is not listed yet, this is the end of the line.
 func (p *partition) before(at line.Place) int64 {
 	if len(p.Segs) == 0 || at.Segment > p.LastSeg {
 		return p.LineEnd()

@@ -8,15 +8,15 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// partition is one ordered sequence of records of a dataset. What a grant and an ack read
-// stands first, because thousands of partitions take turns and are in no cache.
+// partition is one ordered sequence of records of a dataset. The fields that a grant and
+// an ack read stand first: with thousands of partitions in turn, none is in the CPU's cache.
 type partition struct {
 	ds        *dataset
 	passes    []*pass // begun and not folded, by number
 	holder    *holder // strict: who has its leases
 	young     *cutoff // its records before this are too old (old.go); nil: not known in this term
 	no        PartitionNo
-	virtual   uint32 // whose it is, from 1; 0: of no virtual rank
+	virtual   uint32 // the virtual rank that it belongs to, from 1; 0: none
 	in        input  // of the dataset that it is of
 	queued    bool   // in ds.ready
 	asked     bool   // ReportNeedSegments was sent for this listing

@@ -30,7 +30,7 @@ func (ck *checkpoints) past(r *rank) *rankPast {
 
 // workerPast is what the checkpoints know of a process while it lives.
 type workerPast struct {
-	undecided Time     // until then its restore is taken to be said again; 0: none is
+	undecided Time     // until then it is expected to repeat its restore; 0: it is not
 	paused    uint64   // the cut of the pause that is on, if the process has said that it yields nothing
 	tells     bool     // its restore said what it can read
 	readable  []uint64 // cuts, in memory

@@ -13,7 +13,7 @@ type CutInfo struct {
 	Order      uint64 // grows
 	Epoch      uint32
 	Generation uint32
-	Rank       int64 // cut.Group, or whose
+	Rank       int64 // cut.Group, or the rank that it belongs to
 	Step       int64
 	Path       string
 	Units      cut.Units // of all datasets

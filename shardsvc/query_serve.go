@@ -2,9 +2,8 @@ package shardsvc
 
 import "github.com/headrace/headrace/sources"
 
-// Segments lists at most max (0: all) segments of a partition with ID > after,
-// in order: what a source that numbers segments itself is handed when it is
-// opened again.
+// Segments lists at most max (0: all) segments of a partition with ID > after, in order. A
+// source that numbers segments itself gets them when it is opened again.
 func (lg *ledger) Segments(no PartitionNo, after int64, max int) []sources.Segment {
 	p := lg.partition(no)
 	if p == nil {

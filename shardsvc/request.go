@@ -128,8 +128,8 @@ func (lg *ledger) serve() {
 
 func (lg *ledger) serveDataset(d *dataset) {
 	whole := lg.standing(d, nil)
-	// Without strict order the requests are alike: what the first one does not get, no
-	// other one gets.
+	// Without strict order the requests are alike: if the first one gets nothing, no
+	// other one does.
 	for refused := 0; refused < d.waiting.Len() && whole.why.grants(); {
 		lg.nextInLine(d)
 		r := &d.waiting.All()[0]
@@ -245,7 +245,7 @@ func (lg *ledger) grant(l *lease, id uint64) {
 }
 
 // allOut says whether every planned record of a dataset, or of one virtual rank of it, is
-// settled or leased, and no more can come but what comes back.
+// settled or leased, so that only records that come back can be granted.
 func (lg *ledger) allOut(id DatasetID, virtual uint32) bool {
 	d := lg.dataset(id)
 	if d == nil || !d.partsAll {

@@ -18,7 +18,7 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 		case x == k || !x.isOf(r):
 		case k == nil || ck.after(x, k), foreign && (x.epoch > k.epoch || x.epoch == k.epoch && x.step > k.step):
 			ck.void(x, reason)
-		case foreign && ck.overlaps(x, ck.linesOf(k)): // what more it has is free for others from now on
+		case foreign && ck.overlaps(x, ck.linesOf(k)): // from now on others may get the records that only x has
 			ck.void(x, reason)
 		case x.rank == cut.Group && x.state == CutFrozen && x.generation < ck.generation:
 			ck.void(x, "its generation has ended and nobody bound it")

@@ -242,9 +242,9 @@ func (s *series) dropsDue() bool {
 	return s.Drops() && !s.dropped && s.generation == s.gr.generation
 }
 
-// allDone says whether every rank has stepped the last round, whose step that is. A rank may
-// have told an earlier master, and have left since: then its steps say so. One of them at
-// least says it now.
+// allDone says whether every rank has stepped the last round, at that step. At least one rank
+// must have said so to this master. A rank may have said so to an earlier master only, and have
+// left since: then its last step counts.
 func (s *series) allDone(step int64) (any bool) {
 	for no := range s.told {
 		if s.Done(no) {

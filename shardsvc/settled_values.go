@@ -69,7 +69,7 @@ const runVersion = 3
 type ackValue struct {
 	rank, generation uint32
 	pieces           []ackPiece
-	uncounted        bool // one, by a version that did not count: all of its units are untold
+	uncounted        bool // the only piece, of a version that did not count: all of its units are untold
 }
 
 const ackPieceBytes = 6 // at least

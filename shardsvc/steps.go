@@ -5,7 +5,7 @@ package shardsvc
 func (gr *group) stepReport(a *agent, r *StepReport) {
 	w := a.byNumber[r.Worker]
 	if w == nil || w.rank.worker() != w || !gr.above.counts(w) {
-		return // before it restored its steps are those of no model
+		return // until it has restored, its steps belong to no model
 	}
 	gr.goesOn(w)
 	if r.Step > w.rank.lastStep() {

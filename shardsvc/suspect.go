@@ -21,8 +21,8 @@ func (t tries) suspicion() Suspicion { return Suspicion(t >> suspicionAt) }
 
 func (t tries) with(s Suspicion) tries { return t&^(3<<suspicionAt) | tries(s)<<suspicionAt }
 
-// told is what a holder needs to know: that the records come one by one, or that the record
-// is to be excluded.
+// told is the part of it that a holder needs to know: read the records one by one, or exclude
+// the record.
 func (s Suspicion) told() Suspicion {
 	if s == FailedAlone {
 		return Suspected
@@ -38,7 +38,7 @@ func (s Suspicion) after(alone bool) Suspicion {
 	return max(s, Suspected)
 }
 
-// suspect takes in that a process has crashed. What it had in hand is pending again.
+// suspect handles the crash of a process. The records that it had in hand are pending again.
 func (lg *ledger) suspect(c *Crash) {
 	for i := range c.Suspects {
 		s := &c.Suspects[i]
@@ -60,7 +60,7 @@ func (lg *ledger) suspect(c *Crash) {
 	}
 }
 
-// suspectPending changes the suspicion of what is pending of [start, end).
+// suspectPending changes the suspicion of the pending parts of [start, end).
 func (lg *ledger) suspectPending(ps *pass, start, end int64, change func(tries) tries) {
 	i, j := ps.pending.Overlap(start, end)
 	for _, s := range append(line.Map(nil), ps.pending[i:j]...) {
@@ -70,8 +70,8 @@ func (lg *ledger) suspectPending(ps *pass, start, end int64, change func(tries) 
 	}
 }
 
-// clearSuspects ends the suspicion of what is pending of a pass, unless it failed alone: the
-// record that crashed the trainers was found.
+// clearSuspects ends the suspicion of the pending ranges of a pass, except for those that failed
+// alone: the record that crashed the trainers was found.
 func (lg *ledger) clearSuspects(ps *pass) {
 	lg.suspectPending(ps, 0, ps.frontier, func(t tries) tries {
 		if t.suspicion() == Suspected {

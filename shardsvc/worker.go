@@ -250,8 +250,8 @@ func (gr *group) tellOf(a *agent, number uint32, r Reply) {
 }
 
 // heardOf says whether x is known to run: its agent is there, has not said that x is gone, and
-// was heard after a time. If it is w's agent too, it need not have been: an agent hears of the
-// end of a trainer before it hears of the next one.
+// was heard after the given time. If w has the same agent, the time does not matter: an agent
+// hears of the end of a trainer before it hears of the next one.
 func (gr *group) heardOf(x, w *worker, since Time) bool {
 	return x.session() != 0 && x.isRunning() && !x.unconfirmed && (x.agent == w.agent || x.agent.lastHeard > since)
 }
@@ -326,7 +326,8 @@ func (gr *group) leave(a *agent, k *Leave) {
 	}
 }
 
-// workerEnded says that w's process is gone, and by what it had in hand, if that was why.
+// workerEnded handles the end of w's process. If it crashed and no other one had failed before
+// it, the records that it had in hand are suspect.
 func (gr *group) workerEnded(w *worker, k *Leave) {
 	follows := gr.fails(w)
 	gr.workerLost(w, "ended")
@@ -335,8 +336,7 @@ func (gr *group) workerEnded(w *worker, k *Leave) {
 	}
 }
 
-// leftEnds takes in that the process of a worker that left before is gone now. It may have
-// crashed: its socket was closed some time before its end was seen.
+// leftEnds handles the end of a process whose worker has left before. It may have crashed: its socket was closed some time before its end was seen.
 func (gr *group) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
 		if k.Ended && w.calledBy() == k.Worker && w.isDetached() && w.leftTo == a.incarnation {

@@ -217,12 +217,12 @@ func (s *Server) checkpoint(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint
 	return s.newestOf(all, shardsvc.CutBound, shardsvc.CutCarried)
 }
 
-// inMemory is the same of the cuts whose checkpoint lies in memory only.
+// inMemory is checkpoint for the cuts whose checkpoint lies in memory only.
 func (s *Server) inMemory(all []shardsvc.CutInfo) *headracev1.NewestCheckpoint {
 	return s.newestOf(all, shardsvc.CutMemory)
 }
 
-// newestOf gives the newest cut in a state, and how many are in that or the others.
+// newestOf gives the newest cut in state, and how many cuts are in state or in one of also.
 func (s *Server) newestOf(all []shardsvc.CutInfo, state shardsvc.CutState, also ...shardsvc.CutState) *headracev1.NewestCheckpoint {
 	is, kept := newest(all, state), uint32(0)
 	var out *headracev1.NewestCheckpoint

@@ -17,8 +17,9 @@
 //
 // Each stream has a reader (wire to events), a sender (outbox to wire), and its
 // gRPC handler, which waits for the stream's end and gives the reason. The outbox
-// is bounded; a full one closes that stream (RESOURCE_EXHAUSTED) and no other. When MaxPending changes wait for the commit the loop stops reading its
-// inbox; the readers then stop reading, and gRPC's flow control holds the agents.
+// is bounded; a full one closes that stream (RESOURCE_EXHAUSTED) and no other. When
+// MaxPending changes wait for the commit, the loop stops reading its inbox. The readers
+// then stop reading, and gRPC's flow control holds the agents.
 //
 // Run starts loop and committer and ends with the first failure: a failed commit
 // ends the process, and nothing of that batch is answered. Streams are started
