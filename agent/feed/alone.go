@@ -66,7 +66,7 @@ func (a *alone) goes(single bool, n int) {
 	}
 }
 
-// stays: the frame of st that might leave is cut again.
+// stays notes that the frame of st that might leave is cut again instead.
 func (a *alone) stays(st *stream, single bool) {
 	if !st.track {
 		return
@@ -79,7 +79,7 @@ func (a *alone) stays(st *stream, single bool) {
 	}
 }
 
-// left: batches of st that might leave were delivered.
+// left notes that batches of st that might leave were delivered.
 func (a *alone) left(st *stream, batches uint32, single bool) {
 	if !st.track {
 		return
@@ -90,7 +90,7 @@ func (a *alone) left(st *stream, batches uint32, single bool) {
 	a.has(st, batches, single)
 }
 
-// resumed: the trainer has batches of st from before.
+// resumed notes that the trainer has batches of st from before.
 func (a *alone) resumed(st *stream, batches uint32) {
 	if !st.track {
 		return
@@ -112,7 +112,7 @@ func (a *alone) has(st *stream, batches uint32, single bool) {
 	a.single = a.single || single
 }
 
-// steppedTo takes a STEP in.
+// steppedTo notes a STEP.
 func (a *alone) steppedTo(st *stream, v *frame.Step) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *alone) steppedTo(st *stream, v *frame.Step) {
 	}
 }
 
-// closed: st is gone, and nothing of it will be stepped.
+// closed notes that st is gone: nothing of it will be stepped.
 func (a *alone) closed(st *stream) {
 	if !st.track {
 		return
@@ -171,7 +171,7 @@ func (a *alone) crashed(p *patience) {
 	}
 }
 
-// singly: the records of the lease come one by one.
+// singly says whether the records of the lease come one by one.
 func (l *lease) singly() bool { return l.grant.Suspicion == pb.Grant_SINGLY }
 
 // convicted says whether the master has decided that the records of the lease are bad.

@@ -36,9 +36,9 @@ func (p *patience) now() time.Duration {
 	return max(p.wait, aloneWait)
 }
 
-// needed: a trainer has worked for so long on one batch, and another one left for it
-// meanwhile. Perhaps it only waited for that one, and then no patience is enough. So what is
-// below twice the wait counts only if the trainer crashed, and not for much.
+// needed notes that a trainer has worked for so long on one batch, and that another one left for
+// it meanwhile. Perhaps it only waited for that one, and then no patience is enough. So a time
+// below twice the wait counts only if the trainer crashed, and makes the wait at most longestGuess.
 func (p *patience) needed(d time.Duration, crashed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *patience) needed(d time.Duration, crashed bool) {
 	}
 }
 
-// tookSeveral: waiting for its steps is of no use.
+// tookSeveral notes that waiting for the steps of a trainer is of no use.
 func (p *patience) tookSeveral() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

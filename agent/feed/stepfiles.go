@@ -75,7 +75,8 @@ func (o *stepFiles) unknow(worker uint32) (p frame.Incarnation, ok bool) {
 	return 0, false
 }
 
-// forgotten: nothing of a worker is open any more, so its step files say nothing new.
+// forgotten removes the step files of a worker of which nothing is open any more: they say
+// nothing new.
 func (o *stepFiles) forgotten(worker uint32) {
 	if o.folder == nil {
 		return

@@ -17,8 +17,8 @@ type call struct {
 	sent bool // in this session
 }
 
-// onCall books a trainer's call. A fenced worker's is answered here: it can change
-// nothing, and is to hear so even while no master is there.
+// onCall keeps a trainer's call until it is answered. The call of a fenced worker is answered
+// here: it can change nothing, and must hear that even while no master is there.
 func (c *Core) onCall(in *pb.CutCall) {
 	w := c.byNumber[in.Worker]
 	switch {
@@ -39,15 +39,15 @@ func (c *Core) onCall(in *pb.CutCall) {
 	w.lastCall = in.Id
 }
 
-// callSoon has w's calls leave with this Step, once the master knows the worker.
+// callSoon sends w's calls with this Step, if the master knows the worker.
 func (c *Core) callSoon(w *worker) {
 	if len(w.calls) > 0 && w.state == joined && !slices.Contains(c.callers, w) {
 		c.callers = append(c.callers, w)
 	}
 }
 
-// sendCalls says what waits, each in a message of its own, for a body may be
-// large. Acks and steps that were booked before them have left before.
+// sendCalls sends the calls that wait, each in a message of its own, because a body may be
+// large. The acks and steps that came before a call have left before it.
 func (c *Core) sendCalls() {
 	for _, w := range c.callers {
 		if w.state != joined {
@@ -65,7 +65,7 @@ func (c *Core) sendCalls() {
 	c.callers = c.callers[:0]
 }
 
-// unsendCalls: what was sent and not answered is said again in the new session.
+// unsendCalls marks the calls that were sent and not answered: the new session repeats them.
 func (c *Core) unsendCalls() {
 	clear(c.callers)
 	c.callers = c.callers[:0]
@@ -76,8 +76,8 @@ func (c *Core) unsendCalls() {
 	}
 }
 
-// cutReply passes an answer on, once. A worker that the master takes for fenced
-// is: whatever it asks next would be refused as well.
+// cutReply passes an answer on, once. If the answer says that the worker is fenced, it is: the
+// master would refuse its next calls as well.
 func (c *Core) cutReply(r *pb.CutReply) {
 	w := c.byNumber[r.Worker]
 	if w == nil {
@@ -97,12 +97,12 @@ func (c *Core) cutReply(r *pb.CutReply) {
 	}
 }
 
-// stepped: the process has said a step since it began.
+// stepped says whether the process has reported a step since it began.
 func (w *worker) stepped() bool {
 	return slices.ContainsFunc(w.streams, func(s *stream) bool { return s.lastStep > 0 })
 }
 
-// fenceCalls answers all that w has open.
+// fenceCalls answers all open calls of w.
 func (c *Core) fenceCalls(w *worker) {
 	for _, k := range w.calls {
 		c.answerFenced(w, k.Id)

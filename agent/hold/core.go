@@ -92,7 +92,7 @@ const (
 	gone
 )
 
-// deliverable: batches may leave for it.
+// deliverable says whether batches may leave for the worker.
 func (w *worker) deliverable() bool { return w.state == joined }
 
 type stream struct {
@@ -172,14 +172,14 @@ type lease struct {
 
 	acks   []ack // unanswered, in order; the first `sent` were sent in this session
 	sent   int
-	said   int // and so many may have been in any: by us, or by an agent before us
+	said   int // and so many may have been sent in any session, by us or by an agent before us
 	dirty  bool
 	dead   bool // revoked or refused: nothing of it is sent any more
 	resume bool // brought by a trainer, not yet asserted
 }
 
-// unsure was said in a message sent at `at`, and is said again in a new session
-// unless the master has echoed that time.
+// unsure is a part of a message that was sent at `at`. A new session repeats it, unless the
+// master has echoed that time.
 type unsure struct {
 	at    Time
 	leave *pb.Leave
@@ -274,7 +274,7 @@ func (c *Core) message() *pb.AgentMessage {
 	return c.out
 }
 
-// talking: what we say now reaches the master in order.
+// talking says whether what we send now reaches the master in order.
 func (c *Core) talking() bool { return c.up && c.greeted }
 
 // flush adds what waits and hands the message over.

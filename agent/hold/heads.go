@@ -2,7 +2,7 @@ package hold
 
 import pb "github.com/headrace/headrace/api/headrace/v1"
 
-// headSeen takes in where a reader says that the input of a lease ends for now. If a lease
+// headSeen notes where the input of a lease ends for now, as its reader says. If a lease
 // ends ahead of head, only records below head count as work. So a stream whose readers all
 // wait asks for more: records may be in other partitions.
 //
@@ -31,8 +31,8 @@ func (c *Core) headSeen(l *lease, ev *HeadSeen) {
 // take partitions from other trainers before it is known that there is nothing to read.
 const openingMost = 16
 
-// waits: readers of the stream wait at heads, or are expected to, and none has anything to
-// read.
+// waits says whether the stream's readers only wait at heads, or are expected to: none of them
+// has anything to read.
 func (s *stream) waits() bool {
 	some, opening := false, 0
 	for _, l := range s.leases {

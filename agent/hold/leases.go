@@ -60,7 +60,7 @@ func (c *Core) grant(g *pb.Grant) {
 	s.rounds.granted(l)
 	s.hungry, s.gaveUp = false, false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
-		s.standing = pb.Standing_WAIT // of those that were told something the master tells changes only
+		s.standing = pb.Standing_WAIT // it tells a request that it has told something before only of changes
 	}
 	s.lastGrant, s.lastOf = max(1, g.LeaseEnd-g.LeaseStart), l.in
 	if from := s.ratedFrom[l.in]; from > 0 && g.Request >= from {
@@ -101,8 +101,8 @@ func (c *Core) shrink(l *lease, end int64) {
 	}
 }
 
-// drop: the lease is gone (revoked, or its worker fenced). Nothing more is said
-// of it.
+// drop handles a lease that is gone: it was revoked, or its worker is fenced. Nothing more is
+// sent about it.
 func (c *Core) drop(l *lease) {
 	if l.dead {
 		return
@@ -117,7 +117,7 @@ func (c *Core) drop(l *lease) {
 	}
 }
 
-// refuse: the master did not take our assertion. If the trainer has rows of the
+// refuse handles a lease that we asserted and the master refused. If the trainer has rows of the
 // lease that are not durable, it cannot go on.
 func (c *Core) refuse(l *lease, reason string) {
 	for i := range l.s.w.resumed {
@@ -132,7 +132,7 @@ func (c *Core) refuse(l *lease, reason string) {
 	c.drop(l)
 }
 
-// failed: nothing at or beyond At can be read; what lies before it goes on.
+// failed handles a lease that cannot be read from At on. The part before At goes on.
 func (c *Core) failed(l *lease, ev *Failed) {
 	at := max(ev.At, l.frontier)
 	if !ev.Loose {
@@ -148,8 +148,9 @@ func (c *Core) failed(l *lease, ev *Failed) {
 		c.releaseBehind(l)
 	}
 	if s := l.s; s.virtual > 0 {
-		// What was given up comes to this stream again, and to no other: the batch that
-		// it breaks off in is not the last one. The next grant says how it stands.
+		// The part that was given up is granted to this stream again, and to no other. So
+		// the batch that breaks off there is not the last one. The next grant says how it
+		// stands.
 		if s.gaveUp = true; s.standing == pb.Standing_DRAINED {
 			c.fx.States = append(c.fx.States, StateOf{Stream: s.id, State: pb.Standing_WAIT})
 		}
@@ -215,9 +216,9 @@ func (k *gap) before(g *pb.Grant) bool {
 	return g.LeaseStart > k.at
 }
 
-// releaseBehind gives back the ranges after l in its partition that were not
-// delivered: where order is strict it may not leave before the rest of l does.
-// A new session's Held says the same, should the Release be lost.
+// releaseBehind gives back the undelivered ranges that lie after l in its partition: in strict
+// order they must not leave before the rest of l. If the Release is lost, Held of the next
+// session says the same.
 func (c *Core) releaseBehind(l *lease) {
 	for _, o := range slices.Clone(l.s.leases) {
 		if o == l || o.partition != l.partition || o.end == o.frontier || !o.behind(l) {
@@ -241,8 +242,8 @@ func (l *lease) behind(o *lease) bool {
 	return l.durable >= o.end
 }
 
-// closeStream gives back what the trainer does not use any more. What it stepped
-// stays in the books until the master has answered.
+// closeStream gives back what the trainer does not use any more. The acks of what it stepped
+// are kept until the master has answered.
 func (c *Core) closeStream(s *stream, reason string) {
 	if !s.closed {
 		c.stopStream(s)
@@ -250,7 +251,7 @@ func (c *Core) closeStream(s *stream, reason string) {
 	}
 }
 
-// stopStream: nothing more is delivered or asked for.
+// stopStream ends the deliveries and requests of a stream.
 func (c *Core) stopStream(s *stream) {
 	s.closed = true
 	if s.rounds != nil {
@@ -262,7 +263,7 @@ func (c *Core) stopStream(s *stream) {
 	s.requests = nil
 }
 
-// giveBack gives up what of a closed stream's leases is not stepped.
+// giveBack gives up the part of a closed stream's leases that is not stepped.
 func (c *Core) giveBack(s *stream, reason string) {
 	for _, l := range slices.Clone(s.leases) {
 		if l.end > l.stepped {

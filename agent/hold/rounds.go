@@ -107,35 +107,35 @@ func (c *Core) ahead(ev *Ahead) {
 	}
 }
 
-// delivered: what the reader has besides is not known until it says so.
+// delivered notes a delivery: what else the reader has is not known until it says so.
 func (r *rounding) delivered() {
 	if r != nil {
 		r.rows, r.dry = false, false
 	}
 }
 
-// size: batch number `number` is delivered, with so many rows.
+// size notes that batch number `number` is delivered, with so many rows.
 func (r *rounding) size(number uint32, rows int64) {
 	if r != nil {
 		r.sizes.Upto(number, []uint32{uint32(rows)})
 	}
 }
 
-// granted: a lease came, and its reader has not said anything of it.
+// granted notes a new lease, of which the reader has not said anything yet.
 func (r *rounding) granted(l *lease) {
 	if r.named(l.token); r != nil {
 		r.lease, r.dry = l.id, false
 	}
 }
 
-// named: a lease has got this token.
+// named notes the token of a lease.
 func (r *rounding) named(t Token) {
 	if r != nil {
 		r.newest = max(r.newest, t.Sequence)
 	}
 }
 
-// report is what holds of s now.
+// report is the present state of s, as the master is told it.
 func (s *stream) report() report {
 	r := s.rounds
 	r.done = r.done || r.cut && s.stepped >= r.Told
@@ -152,7 +152,7 @@ func (s *stream) report() report {
 	return now
 }
 
-// roundsAgain: a new session knows nothing of them.
+// roundsAgain has all rounds reported again: a new session knows nothing of them.
 func (c *Core) roundsAgain() {
 	for _, s := range c.rounding {
 		s.rounds.again, s.rounds.newest = true, 0

@@ -24,8 +24,8 @@ func (c *Core) onOpen(ev *Open) {
 	}
 }
 
-// deliver is the one gate that batches pass: after it says Go, their records are
-// in the trainer's hands as far as anybody is concerned.
+// deliver decides whether batches may leave for the trainer. Once it has said Go, their records
+// count as in the trainer's hands.
 func (c *Core) deliver(ev *Deliver) {
 	s := c.stream(ev.Stream)
 	switch {
@@ -77,7 +77,7 @@ func (c *Core) deliver(ev *Deliver) {
 	c.want(s)
 }
 
-// step: the oldest batches are in the model.
+// step handles a report that the oldest batches are in the model.
 func (c *Core) step(ev *Stepped) {
 	s := c.stream(ev.Stream)
 	if s == nil || s.w.state == fenced {
@@ -148,10 +148,10 @@ func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 	c.settle(s)
 }
 
-// ack books a prefix. In `shared` nobody asks for an older step, so acks that
-// wait together fold into one; else each step keeps its own. Step 0 is in every
-// cut, and folds into no other: that one's step may be closed already, in a
-// session before this one.
+// ack keeps a prefix to be sent. In `shared` nobody asks for an older step, so acks that wait
+// together become one. In the other kinds each step keeps its own. An ack with step 0 is in
+// every cut, and is joined with no other one, whose step may have been closed in an earlier
+// session.
 func (c *Core) ack(q *take, step int64) {
 	l, prefix := q.l, min(q.to, q.l.end)
 	if prefix >= l.tail {
@@ -267,7 +267,7 @@ func (c *Core) durableTo(l *lease, prefix int64) {
 }
 
 // settle moves the stream's durable count over batches that the master has on
-// disk. Batches of a lease that was lost never get there: nobody says they did.
+// disk. It never passes a batch of a lost lease, because nobody says that this one is durable.
 func (c *Core) settle(s *stream) {
 	n, k := 0, 0
 	for s.durable+uint32(n) < s.stepped {

@@ -41,7 +41,7 @@ type ack struct {
 
 func (a ack) String() string { return fmt.Sprintf("{%d %d}", a.prefix, a.step) }
 
-// fold takes b into a, if nobody asks what of them was in which step.
+// fold adds b to a, if nobody asks which of the records was in which step.
 func (c *Core) fold(a *ack, b ack) bool {
 	if a.told != b.told || a.step != b.step && (c.model != "shared" || b.step == 0) {
 		return false

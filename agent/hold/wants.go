@@ -12,10 +12,10 @@ import (
 // toward the end of an input, but not so small that more would help.
 const maxOpen = 4
 
-// want asks for as many leases as the worker uses up in the prefetch time, one
-// at a time until it has one that was sized by its rate: leases from before are
-// small, and as many as would be short of them were far too much. A
-// reader that has run out asks whatever the rate: it may hold less than a batch.
+// want asks for as many leases as the worker uses up in the prefetch time. Until it has one
+// that was sized by its rate, it asks for one at a time: the first leases are small, and if it
+// asked for as many of them as it lacks, it might get as many large ones. A reader that has
+// run out asks whatever the rate: it may hold less than a batch.
 func (c *Core) want(s *stream) {
 	if !c.talking() || s.closed || s.over || s.w.state != joined {
 		return
@@ -44,9 +44,9 @@ func (c *Core) want(s *stream) {
 	}
 }
 
-// short is how many units the stream has less than it uses up in a time, in units of the
-// input that was granted last. It has enough while it holds records of an input whose rate
-// is not known yet: it asks again when it has run out.
+// short is how many units the stream lacks: those that it uses up in the given time, less those
+// that it has, in units of the input that was granted last. It has enough while it holds
+// records of an input whose rate is not known yet: it asks again when it has run out.
 func (s *stream) short(seconds float64) float64 {
 	var left [inputs]int64
 	for _, l := range s.leases {

@@ -9,8 +9,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// onJoin takes a trainer process in. With batches that it brings along, their
-// leases are asserted, which only a new session can do.
+// onJoin takes a trainer process in. If it brings batches along, their leases are asserted, and
+// only a new session can do that.
 func (c *Core) onJoin(ev *Join) {
 	w := &worker{join: ev.Join, ended: ev.Ended}
 	if err := c.resume(w, ev.Resume); err != nil {
@@ -109,7 +109,7 @@ func (c *Core) resumeBatch(s *stream, r Resume, i int, b ResumedBatch) error {
 		for k := s.takes.len() - len(b.Spans); k < s.takes.len(); k++ {
 			q := s.takes.at(k)
 			c.ack(q, b.Step)
-			q.l.said = len(q.l.acks) // by whom it comes from, perhaps
+			q.l.said = len(q.l.acks) // perhaps by the agent that it comes from
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (c *Core) joinReply(r *pb.JoinReply) {
 	c.callSoon(w)
 }
 
-// fence: the worker is not of the group any more. Its rows are not ours to speak of.
+// fence handles a worker that is out of the group. We say nothing more about its rows.
 func (c *Core) fence(w *worker, reason string) {
 	if w.state == fenced || w.state == gone {
 		return
@@ -200,7 +200,7 @@ func (c *Core) dropAll(w *worker, next workerState) {
 	}
 }
 
-// end has the process ended. Gone follows.
+// end has the shell end the process. Gone follows.
 func (c *Core) end(w *worker, reason string) {
 	if w.state == ending || w.state == gone {
 		return
@@ -209,8 +209,8 @@ func (c *Core) end(w *worker, reason string) {
 	c.fx.Kill = append(c.fx.Kill, WorkerReason{Worker: w.join.Worker, Reason: reason})
 }
 
-// onGone: the trainer has left, one way or another. What it stepped is still to
-// be acked; the rest goes back with Leave.
+// onGone handles a trainer that has left, in whatever way. What it stepped is still acked, and
+// the rest goes back with Leave.
 func (c *Core) onGone(ev *Gone) {
 	w := c.byNumber[ev.Worker]
 	if w == nil {
@@ -249,9 +249,9 @@ func (c *Core) onGone(ev *Gone) {
 	}
 }
 
-// giveBackAll: the master has processed w's Leave. Until then, if the job's model is
-// not `shared`, what w had in hand is asserted as if it lived: a session that began
-// with less of it would free it to others of its generation, which w's end ends.
+// giveBackAll gives back what w had in hand, once the master has processed w's Leave. Until then,
+// if the job's model is not `shared`, that is asserted as if w lived. If a session began with
+// less of it, others of the generation would get the rest, although w's end ends the generation.
 func (c *Core) giveBackAll(w *worker) {
 	if w == nil || w.state != gone {
 		return
