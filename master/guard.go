@@ -168,7 +168,7 @@ func (w *watch) run(ctx context.Context) {
 			// After a permanent error the source is opened again: the dataset may have
 			// another spec by now. After a temporary one it is kept, with what it has
 			// found out before.
-			// One of pushed records knows only the chunks of when it was opened.
+			// A source of pushed records knows only the chunks that were there when it was opened.
 			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary || w.spec.Kind().Pushed {
 				closed()
 			}
@@ -238,7 +238,7 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 			return err
 		}
 	}
-	unsure := w.compare(ctx, src, needs, segs) // one queue that does not answer hides nothing of the others
+	unsure := w.compare(ctx, src, needs, segs) // joined at the end: one queue that does not answer must not hide what the others say
 	err = errors.Join(w.note(marks, all, segs), unsure)
 	var out []serve.Retention
 	for i := range all {
