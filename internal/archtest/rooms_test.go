@@ -73,19 +73,24 @@ func TestEachRoomOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestTheViewChangesNothing: tools ask it at any time.
+// TestTheViewChangesNothing: tools ask it at any time. It cannot see a change by a method that
+// the view calls. The reason for which the view is no package of its own must hold, too: it reads
+// so many fields (docs/ARCHITECTURE.md, Tried).
 func TestTheViewChangesNothing(t *testing.T) {
-	seen := 0
+	read := map[string]bool{}
 	for _, u := range usesOfRooms(t) {
-		if rooms[u.from].name != "view" {
+		if rooms[u.from].name != "view" || !u.field {
 			continue
 		}
-		if seen++; u.written {
+		if rooms[u.to].name != "turn" {
+			read[u.what] = true
+		}
+		if u.written {
 			t.Errorf("%s changes %s, which is state of room %s: the view only reads", u.file, u.what, rooms[u.to].name)
 		}
 	}
-	if seen < 50 {
-		t.Fatalf("the view uses only %d names of other rooms: its files are not read as they are written", seen)
+	if len(read) <= 100 {
+		t.Fatalf("the view reads only %d fields of other rooms: it could be a package", len(read))
 	}
 }
 
@@ -236,6 +241,10 @@ var readCore = sync.OnceValues(func() (usage, error) {
 				}
 			case *ast.IncDecStmt:
 				assigned(x.X, written)
+			case *ast.CallExpr:
+				if id, ok := x.Fun.(*ast.Ident); ok && (id.Name == "delete" || id.Name == "clear") {
+					assigned(x.Args[0], written)
+				}
 			}
 			return true
 		})
@@ -270,7 +279,7 @@ var readCore = sync.OnceValues(func() (usage, error) {
 	return usage{uses, changed}, nil
 })
 
-// assigned marks the field that an assignment changes.
+// assigned marks the field that an assignment, delete or clear changes.
 func assigned(l ast.Expr, written map[*ast.Ident]bool) {
 	switch x := l.(type) {
 	case *ast.SelectorExpr:
