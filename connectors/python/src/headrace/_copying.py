@@ -81,7 +81,7 @@ class Copy:
         for name, view in views.items():
             if view.nbytes > PART:
                 self._cut.append(name)
-                flat, step = view.reshape(-1), max(1, PART // _width(view))
+                flat, step = view.reshape(-1), max(1, PART // width(view))
                 cuts = [slice(at, at + step) for at in range(0, len(flat), step)]
                 self._parts += [[(name, flat[cut], cut)] for cut in cuts]
                 continue
@@ -142,5 +142,6 @@ def _in_order(array: Any) -> bool:
     return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous())
 
 
-def _width(array: Any) -> int:
+def width(array: Any) -> int:
+    """Bytes of an element of a numpy array or a torch tensor."""
     return int(array.itemsize if isinstance(array, np.ndarray) else array.element_size())

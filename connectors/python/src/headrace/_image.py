@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ._copying import width
 from ._errors import CheckpointError
 from ._slots import PAGE, pages
 from ._state import Captured, dtype_name
@@ -55,8 +56,8 @@ class Layout:
         for name, dtype, dims, of_torch in self.shape:
             if dtype not in _NAMES:
                 raise TypeError(f"state {name!r} is an array of {dtype}, which a checkpoint in memory cannot hold")
-            width = _width(flat.arrays[name])
-            entries.append((name, dtype, dims, of_torch, width * math.prod(dims), width))
+            each = width(flat.arrays[name])
+            entries.append((name, dtype, dims, of_torch, each * math.prod(dims), each))
         entries.sort(key=lambda e: (e[4] % PAGE != 0, e[4] % 64 != 0, -e[5]))
         header, at = {}, 0
         for name, dtype, dims, _, size, _ in entries:
@@ -115,10 +116,6 @@ def shape(flat: Captured) -> list[tuple[str, str, tuple[int, ...], bool]]:
     return [
         (name, dtype_name(a.dtype), tuple(a.shape), not isinstance(a, np.ndarray)) for name, a in flat.arrays.items()
     ]
-
-
-def _width(array: Any) -> int:
-    return int(array.itemsize if isinstance(array, np.ndarray) else array.element_size())
 
 
 def _view(memory: mmap.mmap, dtype: str, dims: tuple[int, ...], of_torch: bool, at: int) -> Any:
