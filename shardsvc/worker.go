@@ -326,8 +326,8 @@ func (gr *group) leave(a *agent, k *Leave) {
 	}
 }
 
-// workerEnded handles the end of w's process. If it crashed and no other one had failed before
-// it, the records that it had in hand are suspect.
+// workerEnded handles the end of w's process. If it crashed and is no follower
+// (followers.go), the records that it had in hand are suspect.
 func (gr *group) workerEnded(w *worker, k *Leave) {
 	follows := gr.fails(w)
 	gr.workerLost(w, "ended")

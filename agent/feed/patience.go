@@ -38,7 +38,7 @@ func (p *patience) now() time.Duration {
 
 // needed notes that a trainer has worked for so long on one batch, and that another one left for
 // it meanwhile. Perhaps it only waited for that one, and then no patience is enough. So a time
-// below twice the wait counts only if the trainer crashed, and makes the wait at most longestGuess.
+// below twice the wait counts only if the trainer crashed, and raises the wait to longestGuess at most.
 func (p *patience) needed(d time.Duration, crashed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
