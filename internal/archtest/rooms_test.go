@@ -73,8 +73,8 @@ func TestEachRoomOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestTheViewChangesNothing: tools ask it at any time. It cannot see a change by a method that
-// the view calls. The reason for which the view is no package of its own must hold, too: it reads
+// TestTheViewChangesNothing: tools ask it at any time. A change by a method that the view calls
+// is not seen here, but by the scenarios (shardsvc/view_test.go). The reason for which the view is no package of its own must hold, too: it reads
 // so many fields (docs/ARCHITECTURE.md, Tried).
 func TestTheViewChangesNothing(t *testing.T) {
 	read := map[string]bool{}
