@@ -31,7 +31,7 @@ func (l *listing) foldEvery() time.Duration {
 }
 
 // fold asks the source which segments it can do without, and has them folded. It also says
-// which were folded before: going back to the start would miss their records.
+// which are folded, now or before: going back to the start would miss their records.
 func (f *following) fold(ctx context.Context) error {
 	forgetter, ok := f.src.(sources.Forgetter)
 	if !ok {
@@ -52,29 +52,37 @@ func (f *following) fold(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source }); at >= 0 {
+			if segs, err = f.foldPartition(ctx, forgetter, p, segs, marks[at].Position); err != nil {
+				return err
+			}
+		}
 		for _, g := range segs {
 			if g.Sealed && len(g.Locator) == 0 {
 				gone = append(gone, serve.Deletion{Source: string(p.Source), Segment: g.ID, Low: g.End})
-			}
-		}
-		at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source })
-		if at < 0 {
-			continue
-		}
-		before, needed, err := forgetter.Forget(ctx, p.Identity, segs, marks[at].Position)
-		if err != nil {
-			f.log.Warn("the names of old files are not forgotten; it is tried again", "error", err, "in", f.foldEvery())
-			continue
-		}
-		if foldable(segs, before, needed) {
-			if err := f.srv.Fold(ctx, p.Number, before, needed); err != nil {
-				return err
 			}
 		}
 	}
 	f.srv.ForgetDeleted(f.id)
 	f.srv.NoteDeleted(f.id, gone)
 	return nil
+}
+
+// foldPartition folds those of a partition's segments that end at or before below and that
+// the source can do without. It returns the segments after that.
+func (f *following) foldPartition(ctx context.Context, from sources.Forgetter, p *serve.Partition, segs []sources.Segment, below sources.Position) ([]sources.Segment, error) {
+	before, needed, err := from.Forget(ctx, p.Identity, segs, below)
+	if err != nil {
+		f.log.Warn("the names of old files are not forgotten; it is tried again", "error", err, "in", f.foldEvery())
+		return segs, nil
+	}
+	if !foldable(segs, before, needed) {
+		return segs, nil
+	}
+	if err := f.srv.Fold(ctx, p.Number, before, needed); err != nil {
+		return nil, err
+	}
+	return f.srv.Segments(ctx, p.Number, -1, 0)
 }
 
 // foldable says whether any of the segments that are not needed has a locator: else all of

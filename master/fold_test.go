@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/proof/memsource"
@@ -75,4 +77,78 @@ func TestSegmentsThatASourceForgetsAreFoldedOnceAndTold(t *testing.T) {
 	if fmt.Sprint(srv.gone) != fmt.Sprint([]serve.Deletion{{Source: "mem:x", Segment: 1, Low: 10}, {Source: "mem:x", Segment: 3, Low: 10}}) {
 		t.Errorf("told %+v", srv.gone)
 	}
+}
+
+// looks is a live source that forgets nothing before it was asked for heads.
+type looks struct {
+	*river
+	looked bool
+}
+
+func (l *looks) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
+	l.looked = true
+	return l.river.Bounds(ctx, parts)
+}
+
+func (l *looks) Forget(context.Context, sources.PartitionID, []sources.Segment, sources.Position) (int64, []int64, error) {
+	if !l.looked {
+		return 0, nil, nil
+	}
+	return 4, nil, nil
+}
+
+// grown is a shard service with one partition that is read. It notes when it is folded.
+type grown struct {
+	noted
+	segs   []sources.Segment
+	folded time.Time
+	told   []serve.Deletion
+}
+
+func (g *grown) RetainMarks(context.Context, uint32) ([]sources.Mark, error) {
+	return []sources.Mark{{Partition: "river:0", Position: sources.Position{Segment: 4}}}, nil
+}
+
+func (g *grown) Segments(context.Context, uint32, int64, int) ([]sources.Segment, error) {
+	return g.segs, nil
+}
+
+func (g *grown) Fold(context.Context, uint32, int64, []int64) error {
+	g.folded = time.Now()
+	g.segs = append([]sources.Segment{{ID: 3, Start: -30, End: 10, Sealed: true}}, g.segs[4:]...)
+	return nil
+}
+
+func (g *grown) ForgetDeleted(uint32)                        {}
+func (g *grown) NoteDeleted(_ uint32, some []serve.Deletion) { g.told = some }
+
+// A master that lives for less than a minute forgets too: segments are folded as soon as the
+// source has looked, however long that takes. A rewind is told of them at once.
+func TestANewMasterFoldsOnceTheSourceHasLooked(t *testing.T) {
+	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, remember: 1h}\ndecode: lines\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const firstHeads = 5 * time.Second
+		src := &looks{river: newRiver(10)}
+		srv := &grown{noted: noted{set: serve.Dataset{ID: 3, Spec: spec,
+			Partitions: []serve.Partition{{Identity: "river:0", Source: "river:0", Growing: true, Head: 10}}}}}
+		for id := range int64(5) {
+			srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), firstHeads+time.Second)
+		defer cancel()
+		began := time.Now()
+		l := &listing{cfg: Config{HeadsEvery: firstHeads}, srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: spec}
+		if err := l.follow(ctx, src); ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		if want := (serve.Deletion{Source: "river:0", Segment: 3, Low: 10}); len(srv.told) != 1 || srv.told[0] != want {
+			t.Errorf("told %+v at once, want %+v", srv.told, want)
+		}
+		if took := srv.folded.Sub(began); took != firstHeads {
+			t.Errorf("the first fold came after %v, want %v", took, firstHeads)
+		}
+	})
 }

@@ -41,6 +41,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 		folds = time.After(min(foldFirst, l.foldEvery()))
 		defer l.srv.ForgetDeleted(l.id)
 	}
+	looked := false
 	err := f.patient(f.ask(ctx, f.join))
 	for err == nil {
 		select {
@@ -54,6 +55,10 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			every := l.headsEvery()
 			if asked == nil {
 				every = restAfter(every, time.Since(began))
+				if !looked && folds != nil {
+					folds = time.After(0) // a source that has looked at nothing yet forgets nothing
+				}
+				looked = true
 			}
 			heads.Reset(every)
 			err = f.patient(asked)
