@@ -47,6 +47,13 @@ class Server:
         print("delete", f"lake/{key}", file=self.process.stdin, flush=True)
         assert self.process.stdout.readline() == "done\n"
 
+    def age(self, key: str, by: str) -> None:
+        """Sets the time of an object back, by 1h for example."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("age", f"lake/{key}", by, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "done\n"
+
     def list(self, prefix: str) -> list[str]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -1,7 +1,8 @@
 // Command server-s3 runs a real S3 server in the foreground: make server-s3. It prints what
 // clients need as variables of the environment, one a line, and an empty line. Then it
 // reads commands, one a line: "put BUCKET/KEY FILE", "get BUCKET/KEY
-// FILE", "delete BUCKET/KEY" and "list BUCKET/PREFIX", and ends each answer with "done".
+// FILE", "delete BUCKET/KEY", "list BUCKET/PREFIX" and "age BUCKET/KEY DURATION", which
+// sets the object's time back. It ends each answer with "done".
 package main
 
 import (
@@ -12,8 +13,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -57,7 +60,7 @@ func run(ctx context.Context, bucket string) error {
 	for {
 		select {
 		case line := <-asked:
-			if err := obey(ctx, client, strings.Fields(line)); err != nil {
+			if err := obey(ctx, client, filepath.Join(s.Dir(), "buckets"), strings.Fields(line)); err != nil {
 				return err
 			}
 			fmt.Println("done")
@@ -69,7 +72,7 @@ func run(ctx context.Context, bucket string) error {
 	}
 }
 
-func obey(ctx context.Context, client *minio.Client, words []string) error {
+func obey(ctx context.Context, client *minio.Client, dir string, words []string) error {
 	if len(words) < 2 {
 		return fmt.Errorf("%q is no command", words)
 	}
@@ -82,6 +85,13 @@ func obey(ctx context.Context, client *minio.Client, words []string) error {
 		return client.FGetObject(ctx, bucket, key, words[2], minio.GetObjectOptions{})
 	case words[0] == "delete":
 		return client.RemoveObject(ctx, bucket, key, minio.RemoveObjectOptions{})
+	case words[0] == "age" && len(words) == 3:
+		age, err := time.ParseDuration(words[2])
+		if err != nil {
+			return err
+		}
+		then := time.Now().Add(-age)
+		return os.Chtimes(filepath.Join(dir, bucket, key), then, then)
 	case words[0] == "list":
 		for o := range client.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: key, Recursive: true}) {
 			if o.Err != nil {

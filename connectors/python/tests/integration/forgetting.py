@@ -1,0 +1,156 @@
+"""What the tests of files.remember share: a trainer that goes back to its checkpoints, and
+processes that are killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent import poll
+
+ROWS = 30  # of a file
+
+# Trains until the file sys.argv[2] says how many ids there are and it has as many. A line
+# for each checkpoint.
+TRAIN = """
+import headrace, pathlib, sys
+import numpy as np
+
+enough = pathlib.Path(sys.argv[2])
+stream = headrace.dataset("rows").batches(20, max_wait=0.1)
+with stream, headrace.Checkpointer(sys.argv[1], stream, keep=2) as ck:
+    restored = ck.restore()
+    seen = restored.state["seen"].tolist() if restored is not None else []
+    step = restored.step if restored is not None else 0
+    print("restored", step, flush=True)
+    for b in stream:
+        seen += b["id"].tolist()
+        step = stream.step(step + 1)
+        if step % 5 == 0:
+            ck.save(step, {"seen": np.array(seen)}).wait()
+            print("saved", step, flush=True)
+        if enough.exists() and len(seen) >= int(enough.read_text()):
+            break
+    ck.save(step, {"seen": np.array(seen)})
+    print("ids", *seen)
+"""
+
+
+class Writer(threading.Thread):
+    """Drops one more file again and again, until it is left."""
+
+    def __init__(self, drop: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self.drop, self.left = drop, threading.Event()
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.left.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self.left.wait(0.15):
+            self.drop()
+
+
+class Lives:
+    """A master, an agent and a trainer, each a process of its own, that are killed and
+    started again."""
+
+    def __init__(self, job: Any, spec: Path, *settings: str) -> None:
+        self.job, self.spec, self.settings = job, spec, settings
+        self.enough = job.folder / "enough"
+        self.begin()
+
+    def begin(self) -> None:
+        self.start_master()
+        self.job.headrace("dataset", "apply", "-f", str(self.spec), *self.settings)
+        self.start_agent()
+        self.start_trainer()
+
+    def start_master(self) -> None:
+        """Also after a kill, which leaves the address of the one before."""
+        address = Path(self.job.env["HEADRACE_STATE"]) / "master.addr"
+        address.unlink(missing_ok=True)
+        self.master = self.job.start(
+            *("master", "--model", "private", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s"),
+            *("--allow-root", str(self.job.folder), *self.settings),
+        )
+        poll(lambda: address.exists() or self.master.poll() is not None, 120)
+        assert self.master.poll() is None, self.job.logs()
+
+    def start_agent(self) -> None:
+        Path(self.job.socket).unlink(missing_ok=True)
+        self.agent = self.job.start(
+            *("agent", "--name", "one", "--socket", self.job.socket, "--allow-root", str(self.job.folder)),
+            *self.settings,
+        )
+        self.job.await_socket(self.agent)
+
+    def start_trainer(self) -> None:
+        self.trainer = self.job.helper(TRAIN, str(self.job.folder / "checkpoints"), str(self.enough))
+
+    def saves(self, more: int) -> None:
+        """Waits until the trainer has saved so often again."""
+        self.trainer.printed(self.trainer.log.read_text().count("\n") + more)
+
+    def kill(self, what: str) -> None:
+        """kill -9 of one of them, or of all, and a new one in its place."""
+        trains = self.trainer.log.read_text().count("\n")
+        names = ["trainer", "agent", "master"] if what == "all" else [what]
+        for name in names:
+            process = self.trainer.process if name == "trainer" else getattr(self, name)
+            process.kill()
+            process.wait()
+        for name in reversed(names):
+            getattr(self, f"start_{name}")()
+        # It has saved after it: a trainer that is new has first said what it restored.
+        self.trainer.printed(2 if "trainer" in names else trains + 1)
+
+    def lose_the_state(self) -> None:
+        """All are killed, and a master that knows nothing begins."""
+        for process in (self.trainer.process, self.agent, self.master):
+            process.kill()
+            process.wait()
+        shutil.rmtree(self.job.env["HEADRACE_STATE"])
+        self.begin()
+        self.trainer.printed(2)
+
+    def forgotten(self) -> int:
+        """How many bytes of files are forgotten. A new master answers once it has heard of
+        its agents."""
+
+        def ask() -> bool:
+            nonlocal said
+            said = self.job.headrace("rewind", "default", "--to", "start", "--dry-run", "-o", "json", check=False)
+            return said.returncode == 0 or "waits for its agents" not in said.stderr
+
+        said: Any = None
+        poll(ask, 120)
+        assert said.returncode == 0, said.stderr + self.job.logs()
+        gone = json.loads(said.stdout)["gone"]
+        return int(gone["units"]) if gone else 0
+
+    def told(self, word: str) -> bool:
+        """Whether a master has said it."""
+        return any(word in log.read_text() for log in self.job.folder.glob("master-*.log"))
+
+    def ends_with(self, expected: Counter[int], drop: Callable[[], range]) -> None:
+        """The model has each of these records as often, and those of one more file."""
+        self.enough.write_text(str(expected.total() + ROWS))
+        expected.update(drop())
+        said = self.trainer.ended(300)
+        (line,) = (line for line in said.splitlines() if line.startswith("ids"))
+        ids = Counter(map(int, line.split()[1:]))
+        assert ids == expected, (
+            sorted((ids - expected).elements()),
+            sorted((expected - ids).elements()),
+            self.job.logs(),
+        )
