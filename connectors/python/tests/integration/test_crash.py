@@ -282,6 +282,16 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
         up.communicate(timeout=60)
 
 
+def test_many_records_that_crash_three_trainers_are_all_left_out(job: Job) -> None:
+    """Each trainer meets one soon after it starts, so most failures come within a second of another one."""
+    bad = (0, 1, 64, 130, 700, 2345, 4000, RECORDS - 1)
+    r = job.run("--max-restarts", "200", "--nproc-per-node", "3", BAD=",".join(map(str, bad)))
+    assert r.returncode == 0, r.stderr
+    assert job.trained() == all_but(*bad)
+    assert job.crashes().count(1) >= 2 * len(bad), job.crashes()
+    assert sorted(k["offset"] for k in job.letters()) == sorted(sum(len(f"{i}\tx{i}\n") for i in range(n)) for n in bad)
+
+
 def test_the_suspicion_outlives_the_master_and_the_agent(job: Job) -> None:
     bad = {"BAD": str(BAD[0])}
     r = job.run("--max-restarts", "1", **bad)  # once with a whole batch, once alone; then all of the job ends
