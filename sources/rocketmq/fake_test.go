@@ -35,13 +35,15 @@ type fakeReplica struct {
 	f      *fake
 	id     int64
 	low    int64
-	gone   int64    // messages below it are removed, and low does not say so, as of 4.x
-	log    []stored // from offset 0 on
-	frozen bool     // it takes requests and does not answer
-	refuse int      // the code that each request but a route's gets, if not 0
-	pulls  int      // answered or not
-	behind int      // the bytes that its queues are behind the commit log, as it says
-	asked  int      // how often it was asked for them
+	gone   int64     // messages below it are removed, and low does not say so, as of 4.x
+	log    []stored  // from offset 0 on
+	frozen bool      // it takes requests and does not answer
+	refuse int       // the code that each request but a route's gets, if not 0
+	pulls  int       // answered or not
+	behind int       // the bytes that its queues are behind the commit log, as it says
+	asked  int       // how often it was asked for them
+	config string    // more of its configuration
+	disk   [2]string // how full the disks of the commit log and of the queues are
 }
 
 type fakeServer struct {
@@ -190,9 +192,9 @@ func (r *fakeReplica) answer(in fakeCommand) *fakeCommand {
 		return &fakeCommand{Ext: ext("offset", r.low)}
 	case in.Code == 28:
 		r.asked++
-		return &fakeCommand{body: fmt.Appendf(nil, `{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"%d"}}`, r.behind)}
+		return &fakeCommand{body: fmt.Appendf(nil, `{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"%d","commitLogDiskRatio":%q,"consumeQueueDiskRatio":%q}}`, r.behind, r.disk[0], r.disk[1])}
 	case in.Code == 26:
-		return &fakeCommand{body: []byte("flushDiskType=ASYNC_FLUSH\n")}
+		return &fakeCommand{body: []byte("flushDiskType=ASYNC_FLUSH\n" + r.config)}
 	case in.Code != 11:
 		return &fakeCommand{Code: 3, Remark: "not played"}
 	}

@@ -4,6 +4,7 @@ package rocketmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -277,6 +278,16 @@ func TestHowLongAMessageStaysIsToldByWhenItWasStored(t *testing.T) {
 		t.Fatal(err, kept)
 	}
 	k := kept[0]
+	config, err := b.Client().Config(t.Context(), b.Addr())
+	if most, known := fullAt(config); err != nil || !known || most != 85 {
+		t.Errorf("of a broker with diskMaxUsedSpaceRatio %s: its disk counts as full from %v %% on (%v, %v)", config["diskMaxUsedSpaceRatio"], most, known, err)
+	}
+	state, err := b.Client().Runtime(t.Context(), b.Addr())
+	used, err1 := strconv.ParseFloat(state["commitLogDiskRatio"], 64)
+	_, err2 := strconv.ParseFloat(state["consumeQueueDiskRatio"], 64)
+	if err := errors.Join(err, err1, err2); err != nil || (k.Room < 0) != (used*100 >= 85) {
+		t.Errorf("the disk is used to %v (%v), and the guard is told %+v", used, err, k)
+	}
 	if k.Retention != 72*time.Hour || k.ByAge > 72*time.Hour || k.ByAge < 71*time.Hour || k.Head.Offset != 1 || k.Low.Offset != 0 || k.Blind != "" {
 		t.Errorf("%+v", k)
 	}

@@ -13,8 +13,9 @@ import (
 
 // RocketMQ deletes whole files of a broker's commit log, which holds the messages of all its
 // topics. Once a day, at deleteWhen, it deletes files that were last written more than
-// fileReservedTime ago. While its disk is fuller than diskMaxUsedSpaceRatio, it deletes the
-// oldest files at any time. So a message stays at least for fileReservedTime after it was
+// fileReservedTime ago. While its disk is fuller than diskMaxUsedSpaceRatio, it does that at
+// any hour. While the disk is fuller than diskSpaceCleanForciblyRatio, it deletes the oldest
+// files whatever their age. So a message stays at least for fileReservedTime after it was
 // stored, unless the disk is full. Nothing can make a broker keep more.
 
 var _ sources.Keeper = (*Source)(nil)
@@ -25,7 +26,7 @@ const policyFor = time.Minute
 // policy has the settings that make a broker delete messages.
 type policy struct {
 	age   time.Duration // fileReservedTime, or sources.Never
-	full  bool          // the disk is fuller than diskMaxUsedSpaceRatio
+	full  bool          // the disk is as full as fullAt says
 	blind string        // why the policy is not known; "" if it is
 	at    time.Time     // when it was asked for
 }
@@ -171,16 +172,31 @@ func (q *policy) read(ctx context.Context, c *remoting.Client, addr string, conf
 		return nil
 	}
 	q.age = time.Duration(hours) * time.Hour
-	most, err := strconv.ParseFloat(config["diskMaxUsedSpaceRatio"], 64)
-	if err != nil {
-		return nil // the broker does not say: only the age counts
+	most, known := fullAt(config)
+	if !known {
+		return nil // only the age counts
 	}
 	state, err := c.Runtime(ctx, addr)
 	if err != nil {
 		return err
 	}
-	if used, err := strconv.ParseFloat(state["commitLogDiskRatio"], 64); err == nil {
-		q.full = used*100 >= most
+	for _, name := range []string{"commitLogDiskRatio", "consumeQueueDiskRatio"} {
+		if used, err := strconv.ParseFloat(state[name], 64); err == nil && used*100 >= most {
+			q.full = true
+		}
 	}
 	return nil
+}
+
+// fullAt returns the lower of the two ratios, in percent, from which on a broker cleans up
+// because its disk is full. The broker itself takes no higher values than these limits,
+// whatever is configured. known is false if it names neither.
+func fullAt(config map[string]string) (most float64, known bool) {
+	most = 100
+	for name, limit := range map[string]float64{"diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 85} {
+		if n, err := strconv.ParseFloat(config[name], 64); err == nil {
+			most, known = min(most, n, limit), true
+		}
+	}
+	return most, known
 }

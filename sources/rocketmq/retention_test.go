@@ -36,3 +36,40 @@ func TestAClockThatIsSetForetellsDeletionOfAMessageTooEarlyAndNeverTooLate(t *te
 		}
 	}
 }
+
+// A broker whose disk is too full deletes its oldest files. Above 85 % it does so whatever
+// diskMaxUsedSpaceRatio is.
+func TestABrokerWhoseDiskIsFullMayDeleteAtAnyTime(t *testing.T) {
+	f := newFake(t, 1)
+	f.write("one", 10)
+	for _, c := range []struct {
+		config      string
+		logs, queue string
+		full        bool
+	}{
+		{"diskMaxUsedSpaceRatio=75\ndiskSpaceCleanForciblyRatio=85\n", "0.74", "0.74", false},
+		{"diskMaxUsedSpaceRatio=75\ndiskSpaceCleanForciblyRatio=85\n", "0.76", "0.10", true},
+		{"diskMaxUsedSpaceRatio=75\ndiskSpaceCleanForciblyRatio=85\n", "0.10", "0.76", true},
+		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=85\n", "0.84", "0.84", false},
+		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=85\n", "0.86", "0.86", true},
+		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=99\n", "0.86", "0.86", true}, // it takes no more than 85
+		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=40\n", "0.41", "0.41", true},
+		{"diskMaxUsedSpaceRatio=75\n", "0.76", "", true}, // another version may not say all
+		{"", "0.99", "0.99", false},
+	} {
+		f.set(func() {
+			f.master().config, f.master().disk = "fileReservedTime=72\n"+c.config, [2]string{c.logs, c.queue}
+		})
+		s := f.source(f.options())
+		if _, err := s.Partitions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := s.Keeps(t.Context(), []sources.Mark{{Partition: fakeQueue}}, time.Hour)
+		if err != nil || kept[0].Err != nil {
+			t.Fatal(err, kept)
+		}
+		if full := kept[0].Room < 0; full != c.full || kept[0].Blind != "" || kept[0].Retention != 72*time.Hour {
+			t.Errorf("with %q, and disks that are used to %s and %s: %+v", c.config, c.logs, c.queue, kept[0])
+		}
+	}
+}
