@@ -3,6 +3,7 @@ package pulsarwire
 import (
 	"bytes"
 	"compress/zlib"
+	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
@@ -70,6 +71,15 @@ type singleMetadata struct {
 	size       int64
 	message    Message
 	properties []Property
+	key        []byte // memory of a key that was encoded
+}
+
+// decodeKey gives a key that its producer set as bytes: Pulsar stores it as base64 text. A key
+// that is no such text stays as it is stored.
+func (e *Entry) decodeKey(m *Message) {
+	if key, err := base64.StdEncoding.AppendDecode(e.single.key[:0], m.Key); err == nil {
+		e.single.key, m.Key = key, key
+	}
 }
 
 // Size is how many bytes the entry has, as stored.
@@ -289,6 +299,7 @@ func (e *Entry) Next() (*Message, error) {
 func (e *Entry) whole(m *Message) error {
 	*m = Message{Value: e.payload, Published: e.published, Null: e.null}
 	e.single.properties = e.single.properties[:0]
+	encoded := false
 	err := eachField(e.metadata, func(n protowire.Number, number uint64, b []byte) {
 		switch n {
 		case 4:
@@ -297,8 +308,13 @@ func (e *Entry) whole(m *Message) error {
 			m.Key = b
 		case 12:
 			m.Event = int64(number)
+		case 17:
+			encoded = number != 0
 		}
 	})
+	if encoded {
+		e.decodeKey(m)
+	}
 	m.Properties = e.single.properties
 	if m.Null {
 		m.Value = nil
@@ -332,6 +348,7 @@ func (e *Entry) nextOfBatch(m *Message) error {
 // singleFields reads a SingleMessageMetadata. It is called for each message, so it has no
 // closure, and its first case is what a producer's defaults write.
 func (e *Entry) singleFields(b []byte, m *Message) error {
+	encoded := false
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {
@@ -349,6 +366,8 @@ func (e *Entry) singleFields(b []byte, m *Message) error {
 				e.single.size = int64(int32(min(v, math.MaxInt32)))
 			case 5:
 				m.Event = int64(v)
+			case 6:
+				encoded = v != 0
 			case 9:
 				m.Null = e.null || v != 0
 			}
@@ -369,6 +388,9 @@ func (e *Entry) singleFields(b []byte, m *Message) error {
 			}
 		}
 		b = b[size:]
+	}
+	if encoded {
+		e.decodeKey(m)
 	}
 	return nil
 }

@@ -135,6 +135,35 @@ func TestAnEntryOfOneMessage(t *testing.T) {
 	}
 }
 
+// Pulsar stores a key that was set as bytes as base64 text, and says so. It is given as the bytes.
+func TestAKeyThatWasSetAsBytesIsGivenAsBytes(t *testing.T) {
+	stored1 := func(m fields) Entry { return Entry{frame: stored(m, []byte("v"))} }
+	const rest = "v null=false at 0/1700000000000"
+	for want, e := range map[string]Entry{
+		"\x00\xffk=" + rest: stored1(metadata().text(6, "AP9r").flag(17, true)),
+		"AP9r=" + rest:      stored1(metadata().text(6, "AP9r").flag(17, false)),
+		"AP9=" + rest:       stored1(metadata().text(6, "AP9").flag(17, true)), // no such text
+		"=" + rest:          stored1(metadata().flag(17, true)),
+	} {
+		for range 2 { // opened again
+			if got, err := texts(&e); err != nil || !slices.Equal(got, []string{want}) {
+				t.Errorf("%q, %v; want %q", got, err, want)
+			}
+		}
+	}
+	var b []byte
+	for _, m := range []fields{fields(nil).text(2, "AP9r").flag(6, true), fields(nil).text(2, "AP9r"), fields(nil).text(2, "YQ==").flag(6, true), nil} {
+		m = m.number(3, 1)
+		b = append(append(binary.BigEndian.AppendUint32(b, uint32(len(m))), m...), 'v')
+	}
+	e := Entry{frame: stored(metadata().number(11, 4), b)}
+	for range 2 {
+		if got, err := texts(&e); err != nil || !slices.Equal(got, []string{"\x00\xffk=" + rest, "AP9r=" + rest, "a=" + rest, "=" + rest}) {
+			t.Errorf("in a batch: %q, %v", got, err)
+		}
+	}
+}
+
 // Whatever a codec makes of no bytes, the value has none.
 func TestAnEmptyValueIsEmptyWhateverItsCompression(t *testing.T) {
 	for codec := range 5 {

@@ -5,6 +5,7 @@ package pulsar
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +131,30 @@ func TestKeysPropertiesTimesAndEmptyValuesAreTheMessages(t *testing.T) {
 	want := strings.TrimSuffix(strings.Repeat("k=v a:1 b:2 event; e=; last=x; ", 2*len(codecs)), "; ")
 	if strings.Join(got, "; ") != want {
 		t.Errorf("read %q, sent %q", strings.Join(got, "; "), want)
+	}
+}
+
+// The Java client stores a key of bytes as base64 text. The key of a schema of keys and values
+// is such a key.
+func TestKeysOfBytesAreTheirBytes(t *testing.T) {
+	b := realBroker(t)
+	topic := newTopic(t, b, 0)
+	if err := b.CreateTopic(t.Context(), topic+"-pairs", 0); err != nil {
+		t.Fatal(err)
+	}
+	const n = 3
+	javaSends(t, b, "keys", topic, n)
+	var want []string
+	for range 2 * n {
+		want = append(want, "\x00\xffk|bytes", "AP9r|text", "|none")
+	}
+	for name, want := range map[string][]string{topic: want, topic + "-pairs": {"a key|a value", "a key|a value"}} {
+		s := mustOpen(t, (&place{b: b, topic: name, max: 1 << 20}).options(brokers.Latest))
+		if got := readAll(t, s); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -9,23 +9,29 @@ import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.TypedMessageBuilder;
 import org.apache.pulsar.client.api.transaction.Transaction;
+import org.apache.pulsar.common.schema.KeyValue;
+import org.apache.pulsar.common.schema.KeyValueEncodingType;
 
 /**
  * Send many SERVICE TOPIC COUNT: COUNT messages in all compressions, with batches by time, by key
  * and none. Send transactions SERVICE TOPIC COUNT: COUNT rounds of two committed messages, two
- * aborted ones and a plain one, in an order that changes. Send open SERVICE TOPIC COUNT: a plain
+ * aborted ones and a plain one, in an order that changes. Send keys SERVICE TOPIC COUNT: COUNT times
+ * a key of bytes, one of text, none, and a key and a value with a schema each. Send open SERVICE TOPIC COUNT: a plain
  * message, COUNT of a transaction and a plain one; it says "open", and commits or aborts when it is
  * told to.
  */
 public class Send {
     public static void main(String[] args) {
         try (PulsarClient client = PulsarClient.builder().serviceUrl(args[1]).operationTimeout(2, TimeUnit.MINUTES)
-                .enableTransaction(!args[0].equals("many")).build()) {
+                .enableTransaction(args[0].equals("open") || args[0].equals("transactions")).build()) {
             int count = Integer.parseInt(args[3]);
             if (args[0].equals("many")) {
                 many(client, args[2], count);
+            } else if (args[0].equals("keys")) {
+                keys(client, args[2], count);
             } else if (args[0].equals("open")) {
                 open(client, args[2], count);
             } else {
@@ -63,6 +69,23 @@ public class Send {
                 }
                 p.flush();
                 last.get();
+            }
+        }
+    }
+
+    private static void keys(PulsarClient client, String topic, int count) throws Exception {
+        Schema<KeyValue<String, String>> both = Schema.KeyValue(Schema.STRING, Schema.STRING, KeyValueEncodingType.SEPARATED);
+        for (boolean batches : new boolean[] {false, true}) {
+            try (Producer<byte[]> p = producer(client, topic).enableBatching(batches).create()) {
+                for (int i = 0; i < count; i++) {
+                    p.newMessage().keyBytes(new byte[] {0, -1, 'k'}).value("bytes".getBytes()).sendAsync();
+                    p.newMessage().key("AP9r").value("text".getBytes()).sendAsync();
+                    p.newMessage().value("none".getBytes()).sendAsync();
+                }
+                p.flush();
+            }
+            try (Producer<KeyValue<String, String>> p = client.newProducer(both).topic(topic + "-pairs").enableBatching(batches).create()) {
+                p.send(new KeyValue<>("a key", "a value"));
             }
         }
     }
