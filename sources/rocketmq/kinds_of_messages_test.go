@@ -246,6 +246,7 @@ func TestCommitsAreReadBackAndShownByRocketMQsOwnTool(t *testing.T) {
 			t.Errorf("after a commit of %d the broker has %d (%v), want %d", step.offset, has, err, step.want)
 		}
 	}
+	tells(t, b, "%RETRY%"+o.Group, "the group has a topic", func(remoting.Route) bool { return true })
 	out, err := b.Admin(context.WithoutCancel(t.Context()), "consumerProgress", "-g", o.Group)
 	if err != nil {
 		t.Fatal(err)
