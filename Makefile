@@ -264,23 +264,25 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 test-kafka-go: build venv quickstart-needs-kafka ## the part of it that is in Go
 	@export HEADRACE_PYTHON="$(CURDIR)/$(PY)"; pids=; part() { "$$@" & pids+=" $$!"; }; \
 	part $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka; \
-	part $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka; \
+	part $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka -skip FrozenForLong; \
 	part $(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-kafka-long: build venv ## a broker that is away for two minutes
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 10m ./cmd/headrace -run WaitsForItsBroker
+test-kafka-long: build venv ## a broker that is away for two minutes, and one that is frozen for 45 s
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run 'WaitsForItsBroker|KafkaBrokerThatIsFrozenForLong'
 
 .PHONY: test-quickstart-pulsar
 test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real Pulsar, beside the official client
 	$(PY) -m pytest -q examples/test_quickstart_pulsar.py
 
-.PHONY: test-pulsar
+.PHONY: test-pulsar test-pulsar-long
 # Its two parts have brokers of their own and mostly wait for them.
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
 	@pids=; part() { "$$@" & pids+=" $$!"; }; \
 	part $(GO) test -tags pulsar -count=1 -timeout 30m ./sources/pulsar; \
-	part $(GO) test -p 1 -tags pulsar -count=1 -timeout 30m -run Pulsar ./internal/proof/testbroker ./cmd/headrace; \
+	part $(GO) test -p 1 -tags pulsar -count=1 -timeout 30m -run Pulsar -skip FrozenForLong ./internal/proof/testbroker ./cmd/headrace; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+test-pulsar-long: build venv ## a broker that is frozen for 45 s
+	$(GO) test -tags pulsar -count=1 -timeout 10m -run PulsarBrokerThatIsFrozenForLong ./cmd/headrace
 
 .PHONY: test-quickstart-rocketmq
 test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, beside its own push consumers
@@ -382,7 +384,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
+test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

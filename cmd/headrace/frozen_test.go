@@ -3,8 +3,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
+
+	"github.com/headrace/headrace/internal/view"
 )
 
 // silence freezes the broker of two datasets, one with an end and one without, and lets
@@ -45,4 +50,78 @@ func (w *world) silence(part string, freeze, thaw func() error) {
 	}
 	up.until("it answers", shows(false))
 	up.stop()
+}
+
+// breakable is a broker that a test may freeze and kill.
+type breakable interface {
+	Freeze() error
+	Thaw() error
+	Kill() error
+	Start(context.Context) error
+}
+
+// outlives freezes a broker for longer than an agent tries to read a lease (30 s), while a
+// trainer reads. status and top say since when it does not answer. Later it kills the broker
+// while the reader waits for its answer. The trainer gets each record once. part is the source's
+// part of a live dataset's spec, up to its end. add appends 64 batches of records, the first of
+// which has that number, and returns in how many of the source's units.
+func (w *world) outlives(part string, b breakable, add func(first int) (units int64)) {
+	t := w.t
+	t.Helper()
+	const patience = 45
+	records, units := 0, int64(0)
+	more := func() {
+		t.Helper()
+		units += add(records)
+		records += 64 * modeBatch
+	}
+	more()
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", part+", end: never}", 1))
+	up := w.up("-f", "clicks.yaml")
+	trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
+	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
+	reads := func(when string) {
+		t.Helper()
+		trainer.until(when, func() bool { return status().Counts.Acked == units })
+		if c := status().Counts; c.Listed != units || c.Acked != units {
+			t.Errorf("%s: %+v, want %d", when, c, units)
+		}
+	}
+	reads("what is there is read")
+	if err := b.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	trainer.until("the silence is longer than the patience", func() bool { s := status().Silence; return s != nil && s.Seconds > patience })
+	const says = "the source does not answer since "
+	for _, args := range [][]string{{"status", "clicks"}, {"top", "--once"}} {
+		if out := w.ok(args...); !strings.Contains(out, says) {
+			t.Errorf("%v does not say it:\n%s", args, out)
+		}
+	}
+	if err := b.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	more()
+	reads("what came after the freeze is read")
+	trainer.until("the source answers", func() bool { return status().Silence == nil })
+	if s := status(); s.State != "running" {
+		t.Errorf("%+v", s)
+	}
+	if err := errors.Join(b.Kill(), b.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	more()
+	reads("what came after the kill is read")
+	trainer.signal(syscall.SIGTERM)
+	trainer.wait()
+	up.stop()
+	w.nothingLeft()
+}
+
+// numbered are records of clicksSpec, the first of which has that number.
+func numbered(first, n int) (values [][]byte) {
+	for i := range n {
+		values = append(values, fmt.Appendf(nil, "0\t%d\tu", first+i))
+	}
+	return values
 }

@@ -201,3 +201,25 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	up.stop()
 	w.nothingLeft()
 }
+
+func TestReadersOutliveAPulsarBrokerThatIsFrozenForLongAndKilled(t *testing.T) {
+	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.CreateTopic(t.Context(), "clicks", 1); err != nil {
+		t.Fatal(err)
+	}
+	a, err := testbroker.NewPulsarAppender(b, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	newWorld(t).outlives(fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks", b.URL(), b.AdminURL()), b, func(first int) int64 {
+		if err := a.Append(t.Context(), 0, int64(first), numbered(first, 64*modeBatch), func() {}); err != nil {
+			t.Fatal(err)
+		}
+		return 1 // entry
+	})
+}

@@ -3,16 +3,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/remoting"
-	"github.com/headrace/headrace/internal/view"
 )
 
 // `headrace run` reads with two trainers: each record of
@@ -94,73 +91,22 @@ func fiveHundredQueues(t *testing.T, b *testbroker.RocketMQ) {
 	w.nothingLeft()
 }
 
-// A broker is frozen for longer than an agent tries to read a lease (30 s), while a trainer
-// reads. status and top say since when it does not answer. Later it is killed while the reader
-// waits for its answer. The trainer gets each record once.
 func TestReadersOutliveARocketMQBrokerThatIsFrozenForLongAndKilled(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	const each, patience = 64 * modeBatch, 45
 	if err := b.CreateTopic(t.Context(), "clicks", 1); err != nil {
 		t.Fatal(err)
 	}
 	a := b.NewAppender("clicks")
 	defer a.Close()
-	n := int64(0)
-	add := func() {
-		t.Helper()
-		var values [][]byte
-		for i := range int64(each) {
-			values = append(values, fmt.Appendf(nil, "0\t%d\tu", n+i))
-		}
-		if err := a.Append(t.Context(), 0, n, values, func() {}); err != nil {
+	newWorld(t).outlives(fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks", b.NameServer()), b, func(first int) int64 {
+		values := numbered(first, 64*modeBatch)
+		if err := a.Append(t.Context(), 0, int64(first), values, func() {}); err != nil {
 			t.Fatal(err)
 		}
-		n += each
-	}
-	add()
-	w := newWorld(t)
-	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}",
-		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks, end: never}", b.NameServer()), 1))
-	up := w.up("-f", "clicks.yaml")
-	trainer := w.start("run", "--max-restarts", "0", "--", w.self(""))
-	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
-	reads := func(when string) {
-		t.Helper()
-		trainer.until(when, func() bool { return status().Counts.Acked == n })
-		if c := status().Counts; c.Listed != n || c.Acked != n {
-			t.Errorf("%s: %+v", when, c)
-		}
-	}
-	reads("what is there is read")
-	if err := b.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	trainer.until("the silence is longer than the patience", func() bool { s := status().Silence; return s != nil && s.Seconds > patience })
-	const says = "the source does not answer since "
-	for _, args := range [][]string{{"status", "clicks"}, {"top", "--once"}} {
-		if out := w.ok(args...); !strings.Contains(out, says) {
-			t.Errorf("%v does not say it:\n%s", args, out)
-		}
-	}
-	if err := b.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	add()
-	reads("what came after the freeze is read")
-	if s := status(); s.Silence != nil || s.State != "running" {
-		t.Errorf("%+v", s)
-	}
-	if err := errors.Join(b.Kill(), b.Start(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	add()
-	reads("what came after the kill is read")
-	trainer.signal(syscall.SIGTERM)
-	trainer.wait()
-	up.stop()
-	w.nothingLeft()
+		return int64(len(values))
+	})
 }

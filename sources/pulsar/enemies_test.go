@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,6 +194,70 @@ func TestWhatPulsarsTimersDeleteIsNamed(t *testing.T) {
 				if !ok || lost.Lost.Segment != g.ID || lost.Lost.Start != g.Start || lost.Lost.End != g.End {
 					t.Errorf("reading what was deleted: %v; want [%d, %d) of segment %d", err, g.Start, g.End, g.ID)
 				}
+			}
+		})
+	}
+}
+
+// A topic is deleted by force under a reader that has more to read, and under one that waits at
+// the head of a live topic. The error names the rest of the range, and the topic is not made again.
+func TestATopicThatIsDeletedUnderAReaderIsTold(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	for name, end := range map[string]brokers.At{"with more to read": brokers.Latest, "at the head": brokers.Never} {
+		t.Run(name, func(t *testing.T) {
+			topic := newTopic(t, b, 0)
+			const n = 3000
+			p := producer(t, client.ProducerOptions{Topic: topic, BatchingMaxMessages: 2})
+			for range n {
+				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: make([]byte, 4000)}, func(client.MessageID, *client.ProducerMessage, error) {})
+			}
+			if err := p.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			p.Close()
+			s := mustOpen(t, (&place{b: b, topic: topic, max: 1 << 20}).options(end))
+			defer s.Close()
+			ids, err := s.Partitions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := sourcetestSegments(t, s, ids[0])
+			g := all[len(all)-1]
+			to := g.End
+			if end == brokers.Never {
+				to = g.End + 1<<40
+			}
+			rng, next, deleted := sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: to}, g.Start, false
+			for tries := 0; ; tries++ { // as an agent does
+				c, err := s.Open(t.Context(), rng, sources.Position{Segment: g.ID, Offset: next}, g.Locator)
+				var batch sources.Batch
+				for err == nil {
+					if err = c.Next(t.Context(), &batch); err == nil {
+						next = batch.End
+					}
+					if err == nil && !deleted && (end == brokers.Latest || next == g.End) {
+						deleted = true
+						deleteTopic(t, b, topic, 0)
+					}
+				}
+				if c != nil {
+					_ = c.Close()
+				}
+				if isTemporary(err) && tries < 1000 {
+					continue
+				}
+				changed, is := errors.AsType[*sources.Changed](err)
+				if !is || !deleted || changed.Range.Start != next || !strings.Contains(err.Error(), topic) {
+					t.Errorf("at %d of %d: %v", next, g.End, err)
+				}
+				break
+			}
+			if end == brokers.Latest && next >= g.End {
+				t.Error("all was read before the topic was deleted")
+			}
+			if text, err := b.Admin(t.Context(), http.MethodGet, "persistent/public/default/"+topic+"/internalStats", nil); err == nil {
+				t.Errorf("reading has made the topic again: %s", text)
 			}
 		})
 	}

@@ -4,9 +4,13 @@ package pulsar
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"testing"
 	"time"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
@@ -147,4 +151,63 @@ func TestWhatATTLHasDeletedIsNamed(t *testing.T) {
 	if !ok || lost.Lost.Segment != segs[0].ID || lost.Lost.Start != segs[0].Start || lost.Lost.End != segs[0].End {
 		t.Errorf("reading what a TTL has deleted: %v; want [%d, %d) of segment %d", err, segs[0].Start, segs[0].End, segs[0].ID)
 	}
+}
+
+// Policies of the topic's namespace count as those of the topic do.
+func TestPoliciesOfTheNamespaceAreForetold(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	namespace := fmt.Sprintf("public/n%d", os.Getpid())
+	admincall(t, b, http.MethodPut, "namespaces/"+namespace, nil)
+	set := func(what string, body any) { admincall(t, b, http.MethodPost, "namespaces/"+namespace+"/"+what, body) }
+	set("retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+	if err := b.CreateTopicIn(t.Context(), namespace, "t", 0); err != nil {
+		t.Fatal(err)
+	}
+	p := producer(t, client.ProducerOptions{Topic: "persistent://" + namespace + "/t", DisableBatching: true})
+	send(t, p, &client.ProducerMessage{Payload: make([]byte, 1000)})
+	o := (&place{b: b, topic: namespace + "/t", max: 1 << 20}).options(brokers.Never)
+	o.Retain, o.Progress = "n-retain", "n"
+	s := mustOpen(t, o)
+	defer s.Close()
+	ids, err := s.Partitions(t.Context())
+	if err == nil {
+		err = s.Begin(t.Context(), ids)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sourcetestSegments(t, s, ids[0])[0]
+	keeps := func(what string, is func(k sources.Kept) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			s.mu.Lock()
+			clear(s.policies)
+			s.mu.Unlock()
+			all, err := s.Keeps(t.Context(), []sources.Mark{{Partition: ids[0], Position: sources.Position{Segment: g.ID, Offset: g.Start}}}, time.Hour)
+			if err == nil {
+				err = all[0].Err
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is(all[0]) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v", what, all[0])
+			}
+		}
+	}
+	const never = sources.Never
+	keeps("nothing moves NAME-retain", func(k sources.Kept) bool { return k.ByAge == never && k.Room == never && k.Retained })
+	set("messageTTL", 3600)
+	keeps("a TTL of an hour", func(k sources.Kept) bool { return k.Retention == time.Hour && k.ByAge <= time.Hour && k.Room == never })
+	set("retention", map[string]int{"retentionTimeInMinutes": 120, "retentionSizeInMB": -1})
+	keeps("two hours of retention", func(k sources.Kept) bool { return k.Retention == 2*time.Hour })
+	set("retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})
+	set("backlogQuota?backlogQuotaType=message_age", map[string]any{"limitTime": 1800, "limitSize": -1, "policy": "consumer_backlog_eviction"})
+	keeps("a quota of half an hour", func(k sources.Kept) bool { return k.Retention == 30*time.Minute })
+	set("backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 100, "limitTime": -1, "policy": "consumer_backlog_eviction"})
+	keeps("a quota of 100 bytes", func(k sources.Kept) bool { return k.Room < 0 })
 }

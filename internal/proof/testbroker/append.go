@@ -129,7 +129,8 @@ func (b *Broker) Produce(ctx context.Context, req kafkago.ProduceRequest, record
 		if err == nil {
 			err = res.Error
 		}
-		nothing := errors.Is(err, kafkago.NotLeaderForPartition) || errors.Is(err, kafkago.LeaderNotAvailable) || errors.Is(err, kafkago.UnknownTopicOrPartition)
+		nothing := errors.Is(err, kafkago.NotLeaderForPartition) || errors.Is(err, kafkago.LeaderNotAvailable) || errors.Is(err, kafkago.UnknownTopicOrPartition) ||
+			errors.Is(err, protocol.ErrNoLeader)
 		if !nothing || time.Now().After(within) {
 			return err
 		}
