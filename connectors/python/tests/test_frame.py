@@ -197,8 +197,8 @@ def test_spans_cut_at_batches_give_ranges_and_leases() -> None:
     [
         ("kafka:xyz/AbC0/12", "clicks/12", 12),
         ("kafka:xyz/AbC0+DeF1", "views/4", 4),  # bit_exact: the topics are one sequence
-        ("pulsar:persistent://public/default/clicks-partition-3@99", "ledger 5", 3),
-        ("pulsar:persistent://public/default/clicks@99", "ledger 5", 0),
+        ("pulsar:public/default/clicks-partition-3@99", "ledger 5", 3),
+        ("pulsar:public/default/clicks@99", "ledger 5", 0),
         ("rocketmq:c/broker-a/clicks/2", "clicks", 2),
         ("files:d", "day/7", 0),
         ("", "", 7),  # an agent that does not name it

@@ -14,7 +14,7 @@ from ._frame import Frame
 
 _TIMES = struct.Struct("<qq")
 
-# kafka:c/id/3, rocketmq:c/broker/topic/3, clicks/3; pulsar:persistent://t/n/clicks-partition-3@12
+# kafka:c/id/3, rocketmq:c/broker/topic/3, clicks/3; pulsar:t/n/clicks-partition-3@12
 _NUMBERED = re.compile(r"/(\d{1,9})$|-partition-(\d{1,9})@\d+$")
 
 
