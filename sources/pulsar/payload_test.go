@@ -158,3 +158,20 @@ func TestKeysOfBytesAreTheirBytes(t *testing.T) {
 		}
 	}
 }
+
+// Pulsar holds a delayed message back only from consumers that share a subscription. A reader
+// gets it in its place, at once.
+func TestADelayedMessageComesAtItsPlace(t *testing.T) {
+	b := realBroker(t)
+	connect(t, b)
+	topic := newTopic(t, b, 0)
+	p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true})
+	send(t, p, &client.ProducerMessage{Payload: []byte("before")})
+	send(t, p, &client.ProducerMessage{Payload: []byte("delayed"), DeliverAfter: time.Hour})
+	send(t, p, &client.ProducerMessage{Payload: []byte("after")})
+	s := mustOpen(t, (&place{b: b, topic: topic, max: 1000}).options(brokers.Latest))
+	defer s.Close()
+	if got := readAll(t, s); !slices.Equal(got, []string{"|before", "|delayed", "|after"}) {
+		t.Errorf("%q", got)
+	}
+}
