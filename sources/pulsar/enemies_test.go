@@ -212,7 +212,7 @@ func TestATopicThatIsDeletedUnderAReaderIsTold(t *testing.T) {
 			for range n {
 				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: make([]byte, 4000)}, func(client.MessageID, *client.ProducerMessage, error) {})
 			}
-			if err := p.Flush(); err != nil {
+			if err := p.FlushWithCtx(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			p.Close()
