@@ -2,10 +2,12 @@
 
 The variable `hist` has one number per record: how often it is in the model. It is saved and
 restored like every weight, so the checkpoints of TensorFlow tell which records are in them.
+--copies 2 adds `hist_1`, which is the same and lies on the next parameter server.
 
 KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLACE: "run"
 (after a run, before its step), "step" (behind it), "paused", "captured" (TensorFlow has
 written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
+KILL_AT_HALF=I: it is killed when it has loaded the variables of parameter server I only.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ import argparse
 import json
 import os
 import signal
+import time
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import headrace
 import headrace.tensorflow
 import tensorflow as tf
+from headrace.tensorflow import _estimator
 
-tf.compat.v1.logging.set_verbosity("ERROR")
+tf.compat.v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
 
 
 def model(args: argparse.Namespace) -> Any:
@@ -44,11 +48,15 @@ def model(args: argparse.Namespace) -> Any:
 
     def counted(features: Any, labels: Any, mode: Any, config: Any) -> Any:
         spec = wide_deep.model_fn(features=features, labels=labels, mode=mode, config=config)
-        hist = tf.compat.v1.get_variable("hist", [args.records], tf.int32, tf.zeros_initializer(), trainable=False)
+        made = [
+            tf.compat.v1.get_variable(name, [args.records], tf.int32, tf.zeros_initializer(), trainable=False)
+            for name in ["hist", *(f"hist_{i}" for i in range(1, args.copies))]
+        ]
         if mode != tf.estimator.ModeKeys.TRAIN:
             return spec
-        add = tf.compat.v1.scatter_add(hist, features["id"], tf.ones_like(features["id"], tf.int32), use_locking=True)
-        return spec._replace(train_op=tf.group(spec.train_op, add))
+        ones = tf.ones_like(features["id"], tf.int32)
+        adds = [tf.compat.v1.scatter_add(hist, features["id"], ones, use_locking=True) for hist in made]
+        return spec._replace(train_op=tf.group(spec.train_op, *adds))
 
     return tf.estimator.Estimator(counted, config=config)
 
@@ -97,9 +105,23 @@ def evaluate(args: argparse.Namespace, trainable: Any, input_fn: Any) -> None:
         b = {"id": tf.constant([1, 2]), "dense": tf.zeros([2, 3]), "cat": tf.zeros([2, 2], tf.int64)}
         return tf.data.Dataset.from_tensors((b, tf.constant([1, 0])))
 
-    train = tf.estimator.TrainSpec(input_fn)
+    train = tf.estimator.TrainSpec(input_fn, hooks=[Begins(trainable), Rest()])
     trainable.train_and_evaluate(train, tf.estimator.EvalSpec(rows_to_evaluate, steps=1, start_delay_secs=0))
     print("ended well", flush=True)
+
+
+def kill_when_half_is_loaded(server: str) -> None:
+    """Ends this process when it has loaded a checkpoint's variables of one parameter server, and not the others."""
+
+    def load(self: Any, session: Any, prefix: str) -> None:
+        graph = session.graph
+        restored = graph.get_operation_by_name(self.saver_def.restore_op_name)  # one group for each server
+        (half,) = (op for op in restored.control_inputs if f"/task:{server}" in op.control_inputs[0].device)
+        session.run(half, {self.saver_def.filename_tensor_name: prefix})
+        print("killed", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _estimator._Saver.load = load  # type: ignore[method-assign]
 
 
 def fail_in_memory(every: int) -> None:
@@ -126,6 +148,14 @@ class Begins(tf.compat.v1.train.SessionRunHook):
         print("begins behind", self.trainable._run.trainer.last_step, self.trainable.restored_from, flush=True)
 
 
+class Rest(tf.compat.v1.train.SessionRunHook):
+    """Rests after each batch, so that there is time to kill something, until the file `fast` is there."""
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if not os.path.exists("fast"):
+            time.sleep(0.3)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", default="model")
@@ -133,12 +163,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--keep", type=int, default=3)
+    parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--prefetch", type=int, default=0)
     parser.add_argument("--memory-every", type=int, default=0)
     parser.add_argument("--steps", type=int, action="append", help="train() of so many steps, then the next one")
     args = parser.parse_args()
     if os.environ.get("KILL"):
         kill_when_told()
+    if os.environ.get("KILL_AT_HALF"):
+        kill_when_half_is_loaded(os.environ["KILL_AT_HALF"])
     if os.environ.get("FAIL_IN_MEMORY"):
         fail_in_memory(int(os.environ["FAIL_IN_MEMORY"]))
     trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)

@@ -221,6 +221,8 @@ class _Run:
             _prefix.tell_tensorflow(self.trainer, self.folder)
             self.saved = next((m.step for m in _prefix.bound(self.trainer, self.folder)), -1)
             return
+        if self.shared:
+            session.run(scaffold.unmark)
         prefix, restored = self._where_to_begin()
         if restored is not None and restored.state is not None:  # of a save in memory
             _variables.assign(session, restored.state, f"the checkpoint of {restored.path}")
@@ -233,6 +235,8 @@ class _Run:
         else:
             scaffold.saver.load(session, prefix)
             self.saved = self.trainer.last_step
+        if self.shared:
+            session.run(scaffold.mark)
         self.owner._kept = prefix, self.trainer.last_step
         _prefix.tell_tensorflow(self.trainer, self.folder, prefix or None)
 
@@ -370,6 +374,9 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         self.real_init_fn = inner.init_fn if inner is not None else None
         #: Names of the model's variables that are not there yet.
         self.missing: Any = None
+        #: They say that the model is whole, and that it is not.
+        self.mark: Any = None
+        self.unmark: Any = None
         run.scaffold = self
 
     def finalize(self) -> Any:
@@ -377,9 +384,35 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         self._run.session_begins()
         if self._run.owner.memory_every:
             _variables.check()
-        missing = tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables())
+        variables = tf.compat.v1.global_variables()
+        missing = tf.compat.v1.report_uninitialized_variables([*variables, *self._marker()])
         self.missing = tf.identity(missing)  # TensorFlow warns of an op that nothing uses in the graph
         return super().finalize()
+
+    def _marker(self) -> list[Any]:
+        """The variable that is on a parameter server while the model is whole. A local model has none.
+
+        If one of several servers is lost, the others still have their variables. While the chief loads
+        a checkpoint, there is a moment when all variables are there and some are not loaded yet.
+        Without the marker a worker would begin at that moment, and the load would overwrite its batch.
+        If the chief were killed, the next one would go on with variables of two different steps.
+        """
+        if not self._run.shared:
+            return []
+        with tf.device("/job:ps/task:0"):
+            marker = tf.compat.v1.Variable(
+                True, trainable=False, collections=[], name="headrace_model_is_whole", use_resource=True
+            )
+            self.mark = marker.initializer
+            self.unmark = tf.raw_ops.DestroyResourceOp(resource=marker.handle, ignore_lookup_error=True)
+        given = self.ready_for_local_init_op
+        if given is None:
+            given = tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables())
+        # A worker waits for the marker before its first batch.
+        self._ready_for_local_init_op: Any = tf.concat(
+            [given, tf.compat.v1.report_uninitialized_variables([marker])], 0
+        )
+        return [marker]
 
     @property
     def init_op(self) -> Any:
