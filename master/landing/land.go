@@ -162,20 +162,32 @@ func (s *Service) postLand(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := bodiesOf(r, all, heads); err != nil {
+		back()
+		return answer{}, err
+	}
+	for i, part := range named.Partitions {
+		last[i] = NewChunk{part, heads[i]}
+	}
+	done, err := s.land(r.Context(), r.PathValue("dataset"), id, named.Locators, last, back)
+	return answer{Transaction: id, Already: done.Already, Records: done.Records}, err
+}
+
+// bodiesOf appends the body of each chunk to its header. All of them hold room until the last
+// one has come, so they have one deadline.
+func bodiesOf(r *http.Request, all []chunk.Header, heads [][]byte) (err error) {
+	bodies := bodyOf(r)
+	defer bodies.done()
 	for i, h := range all {
 		size := chunk.HeaderSize + h.Body
 		if i == len(all)-1 {
 			size++ // nothing may follow
 		}
-		data, err := body(r, append(make([]byte, 0, size), heads[i]...))
-		if err != nil {
-			back()
-			return answer{}, err
+		if heads[i], err = bodies.read(append(make([]byte, 0, size), heads[i]...)); err != nil {
+			return err
 		}
-		last[i] = NewChunk{named.Partitions[i], data}
 	}
-	done, err := s.land(r.Context(), r.PathValue("dataset"), id, named.Locators, last, back)
-	return answer{Transaction: id, Already: done.Already, Records: done.Records}, err
+	return nil
 }
 
 // head reads the JSON that begins a body.

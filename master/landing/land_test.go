@@ -2,13 +2,19 @@ package landing
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/chunk"
@@ -151,15 +157,58 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 	}
 }
 
-// What is too much for one call is refused before any of it is unpacked.
+// What is too much for one call is refused before any of it is unpacked, or read over HTTP. The
+// error names the limit.
 func TestTheChunksOfACallAreBounded(t *testing.T) {
 	s := start(t)
-	large := lines(strings.Repeat("x", landMost/2))
-	if _, err := s.Land(t.Context(), "clicks", "t", nil, []NewChunk{{0, large}, {1, large}}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "land_bytes") {
+	half := lines(strings.Repeat("x", landMost/2))
+	hundred := lines(strings.Repeat("x", 100<<20))
+	// Bodies that are larger than their records: nobody compresses so, and they would take memory.
+	swollen := lines("x")
+	binary.LittleEndian.PutUint32(swollen[16:], landMost/2+1000)
+	binary.LittleEndian.PutUint32(swollen[24:], crc32.ChecksumIEEE(swollen[:24]))
+	for _, c := range []struct {
+		what, says string
+		last       []NewChunk
+	}{
+		{"records", "more than 16777216 bytes of records (land_bytes of the layout)", []NewChunk{{0, half}, {1, half}}},
+		{"bodies", "more than 16777216 bytes of records (land_bytes of the layout)", []NewChunk{{0, swollen}, {1, swollen}}},
+		{"a record of 100 MB", "at most 67108864 bytes", []NewChunk{{0, lines("a")}, {0, hundred}}},
+		{"nothing", "the call names no chunk and has none", nil},
+	} {
+		if _, err := s.Land(t.Context(), "clicks", "t", nil, c.last); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		path, text := oneCall(t, "t", nil, c.last...)
+		r := &read{Reader: strings.NewReader(text)}
+		code, a := s.serve(t, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, r))
+		head := strings.Index(text, "}") + 1 + len(c.last)*chunk.HeaderSize
+		if code != http.StatusBadRequest || !strings.Contains(a.Error, c.says) || r.bytes > head {
+			t.Errorf("%s: %d %+v, and %d bytes were read; the JSON and the headers have %d", c.what, code, a, r.bytes, head)
+		}
+	}
+	if landed, _, err := s.Landed(t.Context(), "clicks", "t"); err != nil || landed || s.held(t) != 0 {
+		t.Errorf("visible is %v, %d chunks are stored, %v", landed, s.held(t), err)
+	}
+	if !s.room.TryAcquire(roomMost) {
+		t.Error("room was not given back")
+	}
+}
+
+// A record above max_record is refused with that limit, whether it is alone in a call or not.
+func TestACallWithARecordThatIsTooLargeIsRefusedWithTheLimit(t *testing.T) {
+	s, _ := life(t, memstore.New(), folder(t), strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 1MiB, max_record: 1KiB", 1))
+	last := []NewChunk{{0, lines("a")}, {1, lines("b", strings.Repeat("x", 1025))}}
+	const says = `record 1 of a chunk of transaction "t" has 1025 bytes, and landing.max_record is 1024`
+	if _, err := (&calls{s: s}).Land(t.Context(), &headracev1.LandRequest{Dataset: "clicks", Transaction: "t", Chunks: []*headracev1.NewChunk{{Chunk: last[0].Data}, {Partition: 1, Chunk: last[1].Data}}}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 		t.Error(err)
 	}
-	if s.held(t) != 0 {
-		t.Errorf("%d chunks are stored", s.held(t))
+	path, text := oneCall(t, "t", nil, last...)
+	if code, a := s.post(t, path, "", text); code != http.StatusBadRequest || !strings.Contains(a.Error, says) {
+		t.Errorf("%d %+v", code, a)
+	}
+	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
+		t.Errorf("%d chunks are stored, %d bytes are counted, %v", s.held(t), l.Stored, err)
 	}
 }
 

@@ -77,20 +77,42 @@ const (
 
 // body appends a body to data, up to its capacity. It holds room, so the body must come in time.
 func body(r *http.Request, data []byte) ([]byte, error) {
-	began, before, told := time.Now(), len(data), 0
-	within := func(int) {}
+	b := bodyOf(r)
+	defer b.done()
+	return b.read(data)
+}
+
+// arriving is a body that is read in parts, which must come in time together.
+type arriving struct {
+	io.Reader
+	deadline func(time.Time)
+	by       time.Time // what has come must have come by then
+	came     int       // bytes
+}
+
+// bodyOf starts the clock for the rest of a body. Call done at the end.
+func bodyOf(r *http.Request) *arriving {
+	b := &arriving{Reader: r.Body, deadline: func(time.Time) {}, by: time.Now().Add(bodyWithin)}
 	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok { // else it is a test without a connection
-		within = func(more int) { _ = c.SetReadDeadline(began.Add(bodyWithin + time.Duration(more)*time.Second)) }
-		// Not for what follows: net/http reads on, to see whether the caller goes away.
-		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+		b.deadline = func(at time.Time) { _ = c.SetReadDeadline(at) }
 	}
-	within(0)
+	b.deadline(b.by)
+	return b
+}
+
+// done: what follows has no deadline. net/http reads on, to see whether the caller goes away.
+func (b *arriving) done() { b.deadline(time.Time{}) }
+
+// read appends to data, up to its capacity.
+func (b *arriving) read(data []byte) ([]byte, error) {
 	for len(data) < cap(data) {
-		n, err := r.Body.Read(data[len(data):cap(data)])
+		n, err := b.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if came := (len(data) - before) / bodyRate; came > told {
-			told = came
-			within(came)
+		before := b.came / bodyRate
+		b.came += n
+		if more := b.came/bodyRate - before; more > 0 {
+			b.by = b.by.Add(time.Duration(more) * time.Second)
+			b.deadline(b.by)
 		}
 		if err == io.EOF {
 			break

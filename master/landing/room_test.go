@@ -142,3 +142,47 @@ func TestABodyThatHoldsRoomHasADeadline(t *testing.T) {
 		}
 	}
 }
+
+// puts is a store that says when something is put.
+type puts struct {
+	storage.Store
+	put func()
+}
+
+func (p puts) Put(ctx context.Context, key string, data []byte) error {
+	p.put()
+	return p.Store.Put(ctx, key, data)
+}
+
+// The chunks of a call hold room until the last one has come, so they have one deadline. When they
+// are stored there is none.
+func TestTheChunksOfACallHaveOneDeadline(t *testing.T) {
+	s := start(t)
+	var last []NewChunk
+	for range 3 {
+		last = append(last, NewChunk{0, lines(noise(100))}) // more than bodyRate each
+	}
+	path, text := oneCall(t, "t", nil, last...)
+	m := http.NewServeMux()
+	for pattern, h := range s.Pages() {
+		m.Handle(pattern, h)
+	}
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	s.store = puts{s.store, func() {
+		if !w.deadlines[len(w.deadlines)-1].IsZero() {
+			t.Error("a chunk is stored while the body has a deadline")
+		}
+	}}
+	m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(text)))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	bodies := w.deadlines[2:] // after those of the JSON
+	came := 0
+	for _, c := range last {
+		came += len(c.Data) - chunk.HeaderSize
+	}
+	if most, want := bodies[len(bodies)-2].Sub(bodies[0]), time.Duration(came/bodyRate)*time.Second; most != want || !w.deadlines[1].IsZero() || !bodies[len(bodies)-1].IsZero() {
+		t.Errorf("%v after the first one, and %d bytes have come: want %v. All: %v", most, came, want, w.deadlines)
+	}
+}
