@@ -244,7 +244,12 @@ type Done struct {
 // too much. After an error it can be called again: the records become visible once.
 func (t *Transaction) Commit(ctx context.Context) (Done, error) {
 	if t.inOneCall() {
-		return t.land(ctx)
+		done, err := t.land(ctx)
+		if status.Code(err) != codes.Unimplemented {
+			return done, err
+		}
+		// A master of an older version is there now, and Land is what it does not know. If an earlier
+		// try has landed, this master remembers the id as well, and the commit adds nothing.
 	}
 	locators, err := t.Stage(ctx)
 	if err != nil {

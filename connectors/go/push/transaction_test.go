@@ -29,6 +29,7 @@ type kept struct {
 	lost      int   // answers of commits that are lost
 	chunk     int64 // bytes of one, at least; 0: one for each record
 	land      int64 // bytes that it takes with a commit
+	old       bool  // it is of a version that knows no Land
 }
 
 func newKept() *kept {
@@ -56,9 +57,15 @@ func (k *kept) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc.
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if _, land := args.(*headracev1.LandRequest); land && k.old {
+		return status.Error(codes.Unimplemented, "unknown method Land for service headrace.v1.Landing")
+	}
 	switch r := reply.(type) {
 	case *headracev1.LayoutReply:
-		r.Partitions, r.ChunkBytes, r.MaxRecord, r.LandBytes = 1, max(1, k.chunk), 1<<20, k.land
+		r.Partitions, r.ChunkBytes, r.MaxRecord = 1, max(1, k.chunk), 1<<20
+		if !k.old {
+			r.LandBytes = k.land
+		}
 	case *headracev1.StageReply:
 		values, err := valuesOf(args.(*headracev1.StageRequest).Chunk)
 		if err != nil {
@@ -309,6 +316,54 @@ func TestTheRestGoesWithTheCommit(t *testing.T) {
 	tx.p.chunks = 2
 	if _, err := tx.Commit(t.Context()); err == nil || !strings.Contains(err.Error(), `transaction "t1" has 3 chunks`) || k.commits > 0 {
 		t.Error(err)
+	}
+}
+
+// The master is replaced by one of an older version, which does not take chunks with a commit,
+// before or after it has landed a transaction whose answer is lost.
+func TestATransactionGoesOnWithAMasterOfAnOlderVersion(t *testing.T) {
+	for _, landed := range []bool{false, true} {
+		k := newKept()
+		k.chunk, k.land = 8, 100
+		tx := begun(t, k)
+		for i := range 5 {
+			if err := tx.Push(t.Context(), value(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if landed {
+			k.lost = 1
+			if _, err := tx.Commit(t.Context()); status.Code(err) != codes.Canceled {
+				t.Fatal(err)
+			}
+		}
+		k.mu.Lock()
+		k.old = true
+		k.mu.Unlock()
+		// Its first chunk waits until the context ends.
+		k.away()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := tx.Commit(ctx); ended <- err }()
+		<-k.asked
+		cancel()
+		if err := <-ended; err == nil {
+			t.Fatal("it was committed without a master")
+		}
+		k.there()
+		for again := range 2 {
+			if done, err := tx.Commit(t.Context()); err != nil || done.Records != 5 || done.Already != (landed || again > 0) {
+				t.Fatalf("landed before: %v; commit %d: %+v, %v", landed, again, done, err)
+			}
+		}
+		if got := fmt.Sprint(k.committed, k.commits); got != "[v0 v1 v2 v3 v4] 1" {
+			t.Errorf("landed before: %v; committed, and commits: %s", landed, got)
+		}
+		// The next transaction asks the master what it takes.
+		next, err := tx.p.now(t.Context())
+		if err != nil || next.layout.LandBytes != 0 {
+			t.Errorf("%v, %v", next.layout, err)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ class Played(ThreadingHTTPServer):
         self.holding = threading.Event()  # one waits
         self.refused: list[str] = []  # these pages
         self.busy: list[str] = []  # the next calls of these pages
+        self.missing: list[str] = []  # these pages: it is of an older version
         self.calls: list[str] = []
         self.paths: list[str] = []
         self.bodies: list[bytes] = []
@@ -62,6 +63,9 @@ class _Page(BaseHTTPRequestHandler):
         if page in self.server.busy:
             self.server.busy.remove(page)
             self.send_error(503, "the disk is full")
+            return
+        if page in self.server.missing:
+            self.send_error(404)
             return
         if page in self.server.held:
             self.server.holding.set()
@@ -255,6 +259,21 @@ def test_after_a_commit_in_one_call_was_lost_the_rest_can_be_staged(played: Play
         assert played.bodies[-1] == sent[0]
         assert t.commit() == headrace.Pushed("t", False, 1)
         assert played.calls[-3:] == ["land", "chunks", "commit"]
+
+
+def test_a_transaction_goes_on_with_a_master_of_an_older_version(played: Played) -> None:
+    played.layout = {"chunk_bytes": 1000, "land_bytes": 1000}
+    with headrace.Pusher("clicks") as pusher:
+        for name in ("t", "u"):  # the layout is asked for again before the second one
+            t = pusher.begin(name)
+            t.push(b"a")
+            played.layout["land_bytes"] = 0
+            played.missing = ["land"]
+            assert t.commit() == headrace.Pushed(name, False, 1)
+        assert played.calls == ["layout", "land", "chunks", "commit", "layout", "chunks", "commit"]
+        played.missing = ["commit"]
+        with pytest.raises(headrace.PushError, match="has no such page: it is of an older version"):
+            pusher.commit("v", [])
 
 
 @pytest.mark.parametrize("page", ["chunks", "commit", "land"])

@@ -53,6 +53,10 @@ class _Refused(Exception):
     """The master does not accept this caller: trying again does not help."""
 
 
+class NoPage(PushError):
+    """The master has no such page: it is of an older version."""
+
+
 class _Later(Exception):
     """Try again, after so many seconds."""
 
@@ -407,7 +411,7 @@ def _answer(reply: http.client.HTTPResponse, text: bytes) -> dict[str, Any]:
     if reply.status == 404 and answer is not None:
         raise DatasetError(why)
     if reply.status == 404:
-        raise PushError(f"the master has no such page: it is of an older version ({why})")
+        raise NoPage(f"the master has no such page: it is of an older version ({why})")
     raise PushError(why)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._chunk import Builder, Header, first_of, key_of, partition_of
 from ._errors import PushError
-from ._master import COMMIT_SECONDS, Master, Target
+from ._master import COMMIT_SECONDS, Master, NoPage, Target
 from ._upload import Client, Uploader
 
 #: A record: bytes and str as they are, a mapping or a list as JSON, None as a null value.
@@ -382,9 +382,14 @@ class Transaction:
         records become visible once. After a chunk could not be stored, each call raises that
         error."""
         if self._told is not None and self._in_one_call(self._told):
-            self.done = self._land(self._told)
-        else:
-            self.done = self._pusher.commit(self.id, self.stage())
+            try:
+                self.done = self._land(self._told)
+                return self.done
+            except NoPage:
+                # A master of an older version is there now. If an earlier try has landed, this master remembers the
+                # id as well, and the commit adds nothing.
+                pass
+        self.done = self._pusher.commit(self.id, self.stage())
         return self.done
 
     def _in_one_call(self, told: _Told) -> bool:

@@ -345,6 +345,34 @@ def test_nothing_is_pushed_after_a_commit_was_tried(job: Any, monkeypatch: pytes
         assert pusher.commit("t3", locators) == headrace.Pushed("t3", False, 1)
 
 
+def test_a_transaction_lands_once_if_the_next_master_is_of_an_older_version(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(job)
+    once, calls = _master.Master._once, []
+
+    def older(self: Any, method: str, path: str, *request: Any) -> Any:
+        calls.append(path.split("?")[0].rsplit("/", 1)[1])
+        if calls.count("land") == 1 and calls[-1] == "land":
+            once(self, method, path, *request)
+            raise OSError("the answer is lost")
+        # An older version answers a call of `land` as any version answers this page.
+        return once(self, method, path.replace("/land?", "/no-such-page?"), *request)
+
+    with headrace.Pusher("clicks") as pusher:
+        t = pusher.begin("t")
+        for row in rows(0, 20):
+            t.push(row)
+        monkeypatch.setattr(_master.Master, "_once", older)
+        assert t.commit() == headrace.Pushed("t", True, 20)
+        assert t.commit() == headrace.Pushed("t", True, 20)
+        assert calls[:2] == ["land", "land"]
+        assert calls[-2:] == ["commit", "commit"]
+        pusher.end()
+    start_agent(job)
+    assert sorted(numbers(job.trainer(TRAINER).ended())) == list(range(20))
+
+
 def test_bad_records_and_ids_are_named(job: Any) -> None:
     start(job, more=", max_record: 1KiB")
     with headrace.Pusher("clicks") as pusher:
