@@ -110,6 +110,10 @@ test-flash: build venv ## checkpoints in memory, with kills, two tests at once: 
 test-flash-long: build venv ## what of it takes long
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(TESTS_FLASH) -k '$(FLASH_LONG)'
 
+.PHONY: test-landing-disk
+test-landing-disk: build venv ## pushed records on a real disk that is full (needs root); in `make test-long`
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_landing_disk.py
+
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)
@@ -384,7 +388,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
+test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

@@ -259,37 +259,6 @@ def test_a_master_that_is_killed_around_any_call_loses_and_repeats_nothing(
     assert sorted(got) == list(range(20 * begun + 1)), f"{killing.kills} kills"
 
 
-def test_a_full_dataset_makes_pushers_wait_and_loses_nothing(job: Any) -> None:
-    start(job, more=", max_bytes: 1MiB")
-    told: list[str] = []
-    done: list[Any] = []
-
-    def work() -> None:
-        for n in range(30):  # 45 KB each, which cannot be compressed to less
-            data = [{"user": os.urandom(1500).hex(), "number": i} for i in range(30 * n, 30 * (n + 1))]
-            done.append(headrace.push("clicks", data, transaction=f"t{n}", on_wait=told.append))
-
-    worker = threading.Thread(target=work, daemon=True)
-    worker.start()
-    deadline = time.monotonic() + 120
-    while not told:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert "max_bytes is 1048576" in told[0]
-    assert len(done) < 30
-    with pytest.raises(headrace.MasterUnavailable, match="max_bytes"), headrace.Pusher("clicks", patience=0.5) as p:
-        t = p.begin()
-        t.push({"number": 1, "user": os.urandom(100_000).hex()})
-        t.stage()
-    start_agent(job)
-    trainer = job.trainer(TRAINER)
-    worker.join(120)
-    assert not worker.is_alive(), job.logs()
-    with headrace.Pusher("clicks") as pusher:
-        pusher.end()
-    assert sorted(numbers(trainer.ended())) == list(range(900))
-
-
 def test_a_pusher_goes_on_after_its_dataset_was_deleted_and_applied_again(job: Any) -> None:
     start(job, partitions=3)
     with headrace.Pusher("clicks") as pusher:
