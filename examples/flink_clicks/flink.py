@@ -137,9 +137,9 @@ io.tmp.dirs: {folder}
     def state(self, job: str) -> str:
         return str(self.get(f"/jobs/{job}")["state"])
 
-    def checkpoints(self, job: str) -> int:
-        """How many are complete."""
-        return int(self.get(f"/jobs/{job}/checkpoints")["counts"]["completed"])
+    def checkpoints(self, job: str, which: str) -> int:
+        """How many there were: completed, or restored."""
+        return int(self.get(f"/jobs/{job}/checkpoints")["counts"][which])
 
     def until(self, what: str, reached: Any, seconds: float = 300) -> None:
         deadline = time.monotonic() + seconds  # only ends a hang
