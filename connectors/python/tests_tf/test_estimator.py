@@ -227,6 +227,24 @@ def test_a_save_in_memory_that_fails_costs_no_other_save(work: Any, slots: Path)
     assert len(check_bound(work)) == 3
 
 
+@pytest.mark.parametrize("given", ["nothing", "an operation", "an empty tensor", "a name"])
+def test_a_worker_waits_for_the_marker_whatever_else_it_waits_for(given: str) -> None:
+    with tf.Graph().as_default():
+        variable = tf.compat.v1.get_variable("model", [], tf.float32)
+        marker = tf.compat.v1.Variable(True, collections=[], name="marker")
+        made = {
+            "an operation": tf.no_op,
+            "an empty tensor": lambda: tf.constant([]),
+            "a name": lambda: tf.constant(["x"]),
+        }
+        ready = _variables.ready(made[given]() if given in made else None, marker)
+        others = {"nothing": {b"model"}, "a name": {b"x"}}.get(given, set())
+        with tf.compat.v1.Session() as session:
+            assert set(session.run(ready)) == {b"marker", *others}
+            session.run([variable.initializer, marker.initializer])
+            assert set(session.run(ready)) == others - {b"model"}
+
+
 def test_variables_that_begin_with_one_tensor_keep_their_own_values() -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         first = tf.random.uniform([3])

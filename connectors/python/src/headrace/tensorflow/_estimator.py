@@ -269,7 +269,7 @@ class _Run:
             if time.monotonic() > deadline:
                 raise CheckpointError(
                     f"the parameter servers have lost the model, and others still train: {self.trainer.not_restored}. "
-                    "End all workers and start them again"
+                    "End all workers and start them again; after an upgrade of headrace, also the servers"
                 )
             time.sleep(_OTHERS_PAUSE)
 
@@ -405,13 +405,8 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
             )
             self.mark = marker.initializer
             self.unmark = tf.raw_ops.DestroyResourceOp(resource=marker.handle, ignore_lookup_error=True)
-        given = self.ready_for_local_init_op
-        if given is None:
-            given = tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables())
         # A worker waits for the marker before its first batch.
-        self._ready_for_local_init_op: Any = tf.concat(
-            [given, tf.compat.v1.report_uninitialized_variables([marker])], 0
-        )
+        self._ready_for_local_init_op: Any = _variables.ready(self.ready_for_local_init_op, marker)
         return [marker]
 
     @property

@@ -18,6 +18,24 @@ def check() -> None:
         )
 
 
+def ready(given: Any, variable: Any) -> Any:
+    """A Scaffold's ready_for_local_init_op that also waits for a variable. given is what it would be
+    otherwise: a tensor, which is empty when all is ready, an operation, or None for the default."""
+    if given is None:
+        given = tf.compat.v1.train.Scaffold.get_or_default(
+            "ready_for_local_init_op",
+            tf.compat.v1.GraphKeys.READY_FOR_LOCAL_INIT_OP,
+            lambda: tf.compat.v1.report_uninitialized_variables(tf.compat.v1.global_variables()),
+        )
+    missing = tf.compat.v1.report_uninitialized_variables([variable])
+    if isinstance(given, tf.Operation):
+        with tf.control_dependencies([given]):
+            return tf.identity(missing)
+    if given.dtype != tf.string:
+        given = tf.strings.as_string(given)
+    return tf.concat([given, missing], 0)
+
+
 def values(session: Any) -> dict[str, Any]:
     """The value of each variable, by name."""
     got: dict[str, Any] = session.run({v.name: v for v in tf.compat.v1.global_variables()})
