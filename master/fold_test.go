@@ -100,9 +100,20 @@ func (l *looks) Forget(context.Context, sources.PartitionID, []sources.Segment, 
 // grown is a shard service with one partition that is read. It notes when it is folded.
 type grown struct {
 	noted
+	busy   time.Time // until then, so many segments wait that no further ones are asked for
 	segs   []sources.Segment
 	folded time.Time
 	told   []serve.Deletion
+}
+
+func (g *grown) Datasets(context.Context) ([]serve.Dataset, error) {
+	p := serve.Partition{Identity: "river:0", Source: "river:0", Growing: true, Head: 10}
+	if time.Now().Before(g.busy) {
+		p.Growing, p.Segments = false, 300
+	}
+	set := g.set
+	set.Partitions = []serve.Partition{p}
+	return []serve.Dataset{set}, nil
 }
 
 func (g *grown) RetainMarks(context.Context, uint32) ([]sources.Mark, error) {
@@ -129,26 +140,26 @@ func TestANewMasterFoldsOnceTheSourceHasLooked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		const firstHeads = 5 * time.Second
-		src := &looks{river: newRiver(10)}
-		srv := &grown{noted: noted{set: serve.Dataset{ID: 3, Spec: spec,
-			Partitions: []serve.Partition{{Identity: "river:0", Source: "river:0", Growing: true, Head: 10}}}}}
-		for id := range int64(5) {
-			srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), firstHeads+time.Second)
-		defer cancel()
-		began := time.Now()
-		l := &listing{cfg: Config{HeadsEvery: firstHeads}, srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: spec}
-		if err := l.follow(ctx, src); ctx.Err() == nil {
-			t.Fatal(err)
-		}
-		if want := (serve.Deletion{Source: "river:0", Segment: 3, Low: 10}); len(srv.told) != 1 || srv.told[0] != want {
-			t.Errorf("told %+v at once, want %+v", srv.told, want)
-		}
-		if took := srv.folded.Sub(began); took != firstHeads {
-			t.Errorf("the first fold came after %v, want %v", took, firstHeads)
-		}
-	})
+	for _, c := range []struct{ busy, want time.Duration }{{0, 5 * time.Second}, {12 * time.Second, 15 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			src := &looks{river: newRiver(10)}
+			began := time.Now()
+			srv := &grown{noted: noted{set: serve.Dataset{ID: 3, Spec: spec}}, busy: began.Add(c.busy)}
+			for id := range int64(5) {
+				srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.want+time.Second)
+			defer cancel()
+			l := &listing{cfg: Config{HeadsEvery: 5 * time.Second}, srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: spec}
+			if err := l.follow(ctx, src); ctx.Err() == nil {
+				t.Fatal(err)
+			}
+			if want := (serve.Deletion{Source: "river:0", Segment: 3, Low: 10}); len(srv.told) != 1 || srv.told[0] != want {
+				t.Errorf("told %+v at once, want %+v", srv.told, want)
+			}
+			if took := srv.folded.Sub(began); took != c.want {
+				t.Errorf("the first fold came after %v, want %v", took, c.want)
+			}
+		})
+	}
 }

@@ -19,6 +19,7 @@ type following struct {
 	lower  map[sources.PartitionID]time.Time // since when a head is below one seen before
 	silent bool                              // the source did not answer the last question
 	joined bool                              // some partitions are known
+	looked bool                              // the source has said what is there
 	warned bool                              // that the clock was set
 	begun  bool                              // the source retains the known partitions (Retainer.Begin)
 }
@@ -41,7 +42,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 		folds = time.After(min(foldFirst, l.foldEvery()))
 		defer l.srv.ForgetDeleted(l.id)
 	}
-	looked := false
+	folded := false // once after the first look
 	err := f.patient(f.ask(ctx, f.join))
 	for err == nil {
 		select {
@@ -55,10 +56,9 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			every := l.headsEvery()
 			if asked == nil {
 				every = restAfter(every, time.Since(began))
-				if !looked && folds != nil {
-					folds = time.After(0) // a source that has looked at nothing yet forgets nothing
-				}
-				looked = true
+			}
+			if f.looked && !folded && folds != nil {
+				folded, folds = true, time.After(0) // a source that has looked at nothing yet forgets nothing
 			}
 			heads.Reset(every)
 			err = f.patient(asked)
@@ -214,6 +214,7 @@ func (f *following) heads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.looked = true
 	news, unanswered := replaced(ctx, f.src, func(id sources.PartitionID) (ending, bool) {
 		for _, p := range grown {
 			if p.Identity == id {

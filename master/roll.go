@@ -38,6 +38,7 @@ func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
 	}
 	f.last[p.Number] = p.LastSegment
 	segs, err := f.src.Segments(ctx, p.Identity, p.LastSegment, f.atOnce())
+	f.looked = f.looked || err == nil
 	if err != nil || len(segs) == 0 {
 		return err
 	}

@@ -73,14 +73,13 @@ func (known *converted[D]) shorten() {
 		return
 	}
 	short := slices.Grow(known.short, len(vals))[:len(vals)]
-	lost := int64(0)
+	known.short = short[:0] // the next dictionary uses this memory
 	for i, v := range vals {
-		short[i] = int32(v)
-		lost |= v ^ int64(int32(v))
+		if short[i] = int32(v); int64(short[i]) != v {
+			return
+		}
 	}
-	if lost == 0 {
-		known.short = short
-	}
+	known.short = short
 }
 
 // convertValues gives the next count values of a feed as elements of the column; errs,

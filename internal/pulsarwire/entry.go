@@ -77,6 +77,9 @@ type singleMetadata struct {
 // decodeKey gives a key that its producer set as bytes: Pulsar stores it as base64 text. A key
 // that is no such text stays as it is stored.
 func (e *Entry) decodeKey(m *Message) {
+	if m.Key == nil {
+		return
+	}
 	if key, err := base64.StdEncoding.AppendDecode(e.single.key[:0], m.Key); err == nil {
 		e.single.key, m.Key = key, key
 	}

@@ -188,14 +188,22 @@ func (q *policy) read(ctx context.Context, c *remoting.Client, addr string, conf
 	return nil
 }
 
-// fullAt returns the lower of the two ratios, in percent, from which on a broker cleans up
-// because its disk is full. The broker itself takes no higher values than these limits,
-// whatever is configured. known is false if it names neither.
+// fullAt returns the lowest of the three ratios, in percent, from which on a broker cleans up
+// because its disk is full. known is false if it names none of them. The last two delete
+// whatever the age of a file. The broker keeps each within limits, whatever is configured, and
+// an older one does not name the second: it uses 85.
 func fullAt(config map[string]string) (most float64, known bool) {
-	most = 100
-	for name, limit := range map[string]float64{"diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 85} {
-		if n, err := strconv.ParseFloat(config[name], 64); err == nil {
-			most, known = min(most, n, limit), true
+	most = 85
+	for _, ratio := range []struct {
+		name        string
+		least, most float64
+	}{
+		{"diskMaxUsedSpaceRatio", 10, 95},
+		{"diskSpaceCleanForciblyRatio", 30, 85},
+		{"diskSpaceWarningLevelRatio", 35, 90},
+	} {
+		if n, err := strconv.ParseFloat(config[ratio.name], 64); err == nil {
+			most, known = min(most, max(n, ratio.least), ratio.most), true
 		}
 	}
 	return most, known

@@ -54,7 +54,10 @@ func TestABrokerWhoseDiskIsFullMayDeleteAtAnyTime(t *testing.T) {
 		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=85\n", "0.86", "0.86", true},
 		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=99\n", "0.86", "0.86", true}, // it takes no more than 85
 		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=40\n", "0.41", "0.41", true},
-		{"diskMaxUsedSpaceRatio=75\n", "0.76", "", true}, // another version may not say all
+		{"diskMaxUsedSpaceRatio=95\ndiskSpaceCleanForciblyRatio=20\n", "0.29", "0.29", false}, // and no less than 30
+		{"diskMaxUsedSpaceRatio=75\ndiskSpaceCleanForciblyRatio=85\ndiskSpaceWarningLevelRatio=50\n", "0.51", "0.10", true},
+		{"diskMaxUsedSpaceRatio=75\n", "0.76", "", true}, // an older version does not name all
+		{"diskMaxUsedSpaceRatio=95\n", "0.86", "", true}, // but cleans up from 85 on
 		{"", "0.99", "0.99", false},
 	} {
 		f.set(func() {
