@@ -75,14 +75,14 @@ test-monitoring: build ## the alerts and the dashboard of docs/monitoring, with 
 .PHONY: test-go test-go-unit test-go-whole
 test-go: need venv ## unit and integration tests in Go (some train in Python): test-go-unit, test-go-whole and, without the race detector, test-race
 	$(GO) test -timeout 30m ./...
-test-go-unit: need venv ## of it what make check plays: the packages that are in neither of the next two
-	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE) $(WHOLE))")
-test-go-whole: need venv ## of it what takes minutes: 1,500 random worlds of each check of the core, a store that loses power at every write, the binary's own tests
-	$(GO) test -vet=off -timeout 30m $(WHOLE)
+test-go-unit: need venv ## the packages that neither test-go-whole nor test-race plays
+	$(GO) test $(COUNT) -vet=off -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE) $(WHOLE))")
+test-go-whole: need venv ## what takes minutes: 1,500 random worlds of each check of the core, a store that loses power at every write, the binary's own tests
+	$(GO) test -count=1 -vet=off -timeout 30m $(WHOLE)
 
 .PHONY: test-race
 test-race: need ## the cores, the shell and the agent under the race detector
-	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m $(RACE)
+	CGO_ENABLED=1 $(GO) test $(COUNT) -vet=off -race -short -timeout 30m $(RACE)
 
 PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
 PYTHON_S3 := tests/integration/test_s3.py tests/integration/test_s3_checkpoints.py tests/integration/test_s3_deltas.py tests/integration/test_s3_remember.py tests/integration/test_s3_sharded.py
@@ -300,7 +300,7 @@ ROCKETMQ_LONG_RUNS := RocketMQLoses|RocketMQBrokerThatIsFrozenForLong
 .PHONY: test-rocketmq test-rocketmq-long
 test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java, and mvn once)
 	$(GO) test -c -tags rocketmq -o build/rocketmq.test ./sources/rocketmq
-	@pids=; part() { "$$@" & pids+=" $$!"; }; cd sources/rocketmq; \
+	@pids=; trap 'kill $$pids' INT TERM; part() { "$$@" & pids+=" $$!"; }; cd sources/rocketmq; \
 	for alone in $(ROCKETMQ_ALONE); do part ../../build/rocketmq.test -test.timeout 20m -test.run "^$$alone\$$"; done; \
 	part ../../build/rocketmq.test -test.timeout 20m -test.skip '$(subst $() ,|,$(ROCKETMQ_ALONE) $(ROCKETMQ_LONG))'; \
 	part $(GO) test -tags rocketmq -count=1 -timeout 10m ../../cmd/headrace ../../internal/proof/testbroker -run 'RocketMQ' -skip '$(ROCKETMQ_LONG_RUNS)'; \
@@ -377,6 +377,8 @@ test-sim-long: need ## more seeds of the simulation
 	@build/sim --seeds 10000
 
 .PHONY: check
+# make check may take results from Go's cache, also those of another clone. make test never does.
+test: COUNT := -count=1
 check: build lint test-go-unit test-race ## the inner loop: unit tests, and the race detector on the cores, the shell and the agent
 
 # Three lanes play these side by side, in this order: suites that mostly wait, for brokers or

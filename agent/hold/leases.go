@@ -60,7 +60,7 @@ func (c *Core) grant(g *pb.Grant) {
 	s.rounds.granted(l)
 	s.hungry, s.gaveUp = false, false
 	if !slices.ContainsFunc(s.requests, func(id uint64) bool { return id <= s.told }) {
-		s.standing = pb.Standing_WAIT // it tells a request that it has told something before only of changes
+		s.standing = pb.Standing_WAIT // a request that was told something before is told changes only
 	}
 	s.lastGrant, s.lastOf = max(1, g.LeaseEnd-g.LeaseStart), l.in
 	if from := s.ratedFrom[l.in]; from > 0 && g.Request >= from {

@@ -74,8 +74,8 @@ func TestEachRoomOwnsItsState(t *testing.T) {
 }
 
 // TestTheViewChangesNothing: tools ask it at any time. A change by a method that the view calls
-// is not seen here, but by the scenarios (shardsvc/view_test.go). The reason for which the view is no package of its own must hold, too: it reads
-// so many fields (docs/ARCHITECTURE.md, Tried).
+// is not seen here, but by the scenarios (shardsvc/view_test.go). The view is no package of its
+// own because it reads many fields (docs/ARCHITECTURE.md, Tried): this checks that it still does.
 func TestTheViewChangesNothing(t *testing.T) {
 	read := map[string]bool{}
 	for _, u := range usesOfRooms(t) {

@@ -26,11 +26,13 @@ func limitFiles(t *testing.T, size int) (lift func()) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
 		t.Fatal(err)
 	}
-	return func() {
+	lift = func() {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 			t.Error(err)
 		}
 	}
+	t.Cleanup(lift) // also if the test ends before
+	return lift
 }
 
 // A chunk that finds no room on the disk is not answered, and nothing of its call stays. The

@@ -241,7 +241,8 @@ type Done struct {
 }
 
 // Commit stages the rest and makes the transaction visible, in one call of the master if it is not
-// too much. After an error it can be called again: the records become visible once.
+// too much. After an error it can be called again: the records become visible once. After a chunk
+// could not be stored, each call returns that error.
 func (t *Transaction) Commit(ctx context.Context) (Done, error) {
 	if t.inOneCall() {
 		done, err := t.land(ctx)

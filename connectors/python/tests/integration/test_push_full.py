@@ -63,17 +63,16 @@ def test_a_slow_trainer_makes_pushers_wait_and_nothing_is_lost(job: Any) -> None
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     steps, deadline = 0, time.monotonic() + 240
-    while worker.is_alive():  # about 690 records fit; the trainer stays 450 after the pusher
+    while worker.is_alive():  # about 690 records fit; the trainer goes on only while a pusher waits
         assert time.monotonic() < deadline, job.logs()
-        batches = trainer.log.read_text().splitlines()
-        if len(batches) > steps and len(" ".join(batches).split()) <= 30 * len(pushed) - 450:
+        if len(trainer.log.read_text().splitlines()) > steps and len(pushed) in waited:
             trainer.process.stdin.write(b"\n")
             trainer.process.stdin.flush()
             steps += 1
         else:
             time.sleep(0.01)
     assert len(pushed) == 40
-    assert len(waited) > 1, waited
+    assert waited
     with headrace.Pusher("clicks") as pusher:
         pusher.end()
     trainer.process.stdin.close()  # now as fast as it can
