@@ -331,6 +331,9 @@ func TestATransactionGoesOnWithAMasterOfAnOlderVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := tx.settle(t.Context()); err != nil { // else the rest does not go in one call
+			t.Fatal(err)
+		}
 		if landed {
 			k.lost = 1
 			if _, err := tx.Commit(t.Context()); status.Code(err) != codes.Canceled {

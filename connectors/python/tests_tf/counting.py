@@ -153,7 +153,7 @@ class Rest(tf.compat.v1.train.SessionRunHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if not os.path.exists("fast"):
-            time.sleep(0.3)
+            time.sleep(1)  # the chief alone needs minutes for 300 batches
 
 
 def main() -> None:
