@@ -75,7 +75,7 @@ func (o *stepFiles) unknow(worker uint32) (p frame.Incarnation, ok bool) {
 	return 0, false
 }
 
-// forgotten removes the step files of a worker of which nothing is open any more: they say
+// forgotten removes the step files of a worker that has no open stream any more: they say
 // nothing new.
 func (o *stepFiles) forgotten(worker uint32) {
 	if o.folder == nil {

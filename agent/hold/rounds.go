@@ -121,7 +121,7 @@ func (r *rounding) size(number uint32, rows int64) {
 	}
 }
 
-// granted notes a new lease, of which the reader has not said anything yet.
+// granted notes a new lease. Its reader has not said anything yet.
 func (r *rounding) granted(l *lease) {
 	if r.named(l.token); r != nil {
 		r.lease, r.dry = l.id, false

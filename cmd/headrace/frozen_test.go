@@ -118,7 +118,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 	w.nothingLeft()
 }
 
-// numbered are records of clicksSpec, the first of which has that number.
+// numbered returns n records of clicksSpec, with numbers from first on.
 func numbered(first, n int) (values [][]byte) {
 	for i := range n {
 		values = append(values, fmt.Appendf(nil, "0\t%d\tu", first+i))

@@ -57,8 +57,8 @@ type converted[D element] struct {
 	vals []D      // by entry
 	errs []string // by entry; nil: none is bad
 	room []D      // for vals, unless they lie in the dictionary
-	// short are vals in half of their bytes, of which more lie in the processor's cache. Empty:
-	// they are no int64, or too few or too large for that.
+	// short has the same numbers as vals in half of the bytes, so that more of them lie in the
+	// processor's cache. It is empty if vals are no int64, too few, or too large for an int32.
 	short []int32
 }
 

@@ -220,7 +220,7 @@ func (w *window) peek(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// close leaves the window's memory to others. What is asked for next is read anew.
+// close leaves the window's memory to others. The next peek reads anew.
 func (w *window) close() {
 	leave(w.b)
 	w.b = nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What brokers write is read by the short way. TestHeaders and FuzzHeaders compare it with
+// Headers that brokers write take the short way. TestHeaders and FuzzHeaders compare it with
 // encoding/json.
 func TestUsualHeadersTakeTheShortWay(t *testing.T) {
 	const answer = `{"code":0,"extFields":{"suggestWhichBrokerId":"0","maxOffset":"125000","minOffset":"0","nextBeginOffset":"64"},` +

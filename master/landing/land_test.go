@@ -157,8 +157,8 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 	}
 }
 
-// What is too much for one call is refused before any of it is unpacked, or read over HTTP. The
-// error names the limit.
+// A call with too much is refused before its chunks are unpacked. Over HTTP they are not even
+// read. The error names the limit.
 func TestTheChunksOfACallAreBounded(t *testing.T) {
 	s := start(t)
 	half := lines(strings.Repeat("x", landMost/2))
