@@ -113,7 +113,11 @@ func (r *Registry) has(id uint32, now time.Time) bool {
 	return ok && now.Before(m.until)
 }
 
+// ask asks the registry, unless another question for this id has just ended.
 func (r *Registry) ask(ctx context.Context, id uint32) (isUnknown bool, err error) {
+	if r.has(id, time.Now()) {
+		return false, nil
+	}
 	s, size, err := r.fetch(ctx, id)
 	if _, isUnknown = errors.AsType[*unknown](err); err != nil && !isUnknown {
 		if _, isBad := errors.AsType[*unreadable](err); !isBad {

@@ -83,6 +83,20 @@ func TestEachIDIsAskedForOnceInAProcess(t *testing.T) {
 	}
 }
 
+// Two look for the same id. The second one begins to ask when the first one has its answer already.
+func TestWhoComesWhenTheAnswerIsThereDoesNotAskAgain(t *testing.T) {
+	s := &shelf{answers: map[string]any{"/schemas/ids/7": map[string]any{"schema": `"string"`}}}
+	r := open(t, s, Config{})
+	for range 2 {
+		if _, err := r.ask(t.Context(), 7); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
 func TestWhoLeavesDoesNotTakeTheAnswerFromOthers(t *testing.T) {
 	s := &shelf{answers: map[string]any{"/schemas/ids/7": map[string]any{"schema": `"string"`}}, hold: make(chan struct{})}
 	r := open(t, s, Config{})
