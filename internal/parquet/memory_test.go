@@ -98,6 +98,34 @@ func TestADictionaryIsLeftToOthersOnceNobodyHasIt(t *testing.T) {
 	}
 }
 
+// New memory costs the kernel more than what is read into it.
+func TestABatchIsReadToWhereTheLastOneWas(t *testing.T) {
+	const rows = 300
+	page := writtenPage{entries: rows, encoding: rleDictionary, defs: append(run(rows/2, 1), run(rows/2, 0)...), values: append([]byte{8}, run(rows/2, 0)...)}
+	b := writeFile(rows, writtenColumn{name: "id", typ: int64Type, dict: [][]byte{make([]byte, 8)}, pages: []writtenPage{page}})
+	cols := make([]sources.Column, 1)
+	var entries *uint32
+	var valid *byte
+	for group := range 3 {
+		rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/id"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for batch := range 3 {
+			if n, err := rd.Next(rows/3, cols); n != rows/3 || err != nil {
+				t.Fatal(n, err)
+			}
+			if group == 0 && batch == 0 {
+				entries, valid = unsafe.SliceData(cols[0].Entries), unsafe.SliceData(cols[0].Valid)
+			}
+			if unsafe.SliceData(cols[0].Entries) != entries || unsafe.SliceData(cols[0].Valid) != valid {
+				t.Errorf("row group %d, batch %d: it lies in other memory", group, batch)
+			}
+		}
+		rd.Close()
+	}
+}
+
 func TestAReaderThatWasClosedReadsNothing(t *testing.T) {
 	b := writeFile(2, writtenColumn{name: "id", typ: int64Type, pages: []writtenPage{{entries: 2, encoding: plainEncoding, defs: run(2, 0)}}})
 	rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/id"))

@@ -435,9 +435,13 @@ func (c *chunk) skipLists(n int64) error {
 	return nil
 }
 
-// take moves what is kept to col, and returns how many rows that is.
+// take moves what is kept to col, which is empty, and returns how many rows that is. If nothing
+// is kept, col keeps its memory: the next batch is written where the last one was.
 func (r *rest) take(col *sources.Column) int {
 	n, k := r.rows, &r.col
+	if n == 0 && k.Dict == nil && len(k.Ends)+len(k.Valid)+len(k.Values)+len(k.Offsets)+len(k.Entries) == 0 {
+		return 0
+	}
 	col.Ends, k.Ends = k.Ends, col.Ends
 	col.Valid, k.Valid = k.Valid, col.Valid
 	col.Values, k.Values = k.Values, col.Values
