@@ -185,7 +185,7 @@ type window struct {
 
 // readAhead is how much is read to see a page's header. The rest of a larger page is read where
 // the page is wanted.
-const readAhead = 256 << 10
+const readAhead = 64 << 10
 
 // had is what the window has from at on.
 func (w *window) had() []byte {
