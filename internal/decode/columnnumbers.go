@@ -106,6 +106,8 @@ func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid 
 		switch index := f.col.Entries[f.value : f.value+count]; {
 		case known.errs != nil:
 			return false
+		case valid == nil && len(known.tiny) > 0:
+			lookUpShort(bitsAs[int64](out), known.tiny, index)
 		case valid == nil && len(known.short) > 0:
 			lookUpShort(bitsAs[int64](out), known.short, index)
 		case valid == nil:
@@ -137,8 +139,8 @@ func lookUp[D element](out, vals []D, index []uint32) {
 	}
 }
 
-// lookUpShort is lookUp for numbers that are kept in half of their bytes.
-func lookUpShort(out []int64, vals []int32, index []uint32) {
+// lookUpShort is lookUp for numbers that are kept in fewer bytes.
+func lookUpShort[S uint16 | int32](out []int64, vals []S, index []uint32) {
 	for ; len(index) >= 8 && len(out) >= 8; index, out = index[8:], out[8:] {
 		i, o := (*[8]uint32)(index), (*[8]int64)(out)
 		o[0], o[1], o[2], o[3] = int64(vals[i[0]]), int64(vals[i[1]]), int64(vals[i[2]]), int64(vals[i[3]])

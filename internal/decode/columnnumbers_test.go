@@ -44,27 +44,34 @@ func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
 	}
 }
 
-// The values of a dictionary are the same whether they are kept in half of their bytes or not.
+// The values of a dictionary are the same in however many bytes they are kept.
 func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, test := range []struct {
-		n     int
-		last  int64
-		short bool
+		n           int
+		most, last  int64 // the last value, and the most that the other ones may be
+		tiny, short bool
 	}{
-		{leastShort - 1, 1, false},
-		{leastShort, math.MaxInt32, true},
-		{leastShort, math.MinInt32, true},
-		{leastShort, math.MaxInt32 + 1, false},
-		{leastShort, math.MinInt32 - 1, false},
-		{leastShort, math.MaxInt64, false},
-		{3 * leastShort, -1, true}, // the dictionary of the next piece of the column
+		{leastShort - 1, math.MaxUint16, 1, false, false},
+		{leastShort, math.MaxUint16, math.MaxUint16, true, false},
+		{leastShort, math.MaxUint16, math.MaxUint16 + 1, false, true},
+		{leastShort, math.MaxUint16, -1, false, true},
+		{leastShort, math.MaxUint16, math.MaxInt64, false, false},
+		{leastShort, math.MaxInt32, math.MaxInt32, false, true},
+		{leastShort, math.MaxInt32, math.MinInt32, false, true},
+		{leastShort, math.MaxInt32, math.MaxInt32 + 1, false, false},
+		{leastShort, math.MaxInt32, math.MinInt32 - 1, false, false},
+		{leastShort, math.MaxInt32, math.MaxInt64, false, false},
+		{3 * leastShort, math.MaxInt32, -1, false, true}, // the dictionary of the next piece of the column
+		{3 * leastShort, math.MaxUint16, 0, true, false},
 	} {
 		c := &column{dtype: dataset.Int64}
 		for range 2 {
 			vals := make([]int64, test.n)
 			for i := range vals {
-				vals[i] = int64(int32(rng.Uint32()))
+				if vals[i] = rng.Int64N(test.most + 1); test.most == math.MaxInt32 && i%2 == 1 {
+					vals[i] = ^vals[i]
+				}
 			}
 			vals[test.n-1] = test.last
 			col := &sources.Column{Kind: sources.Int64Values, Dict: &sources.Dictionary{Len: test.n, Values: bitsAs[byte](vals)}}
@@ -84,8 +91,8 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 			if got[len(col.Entries)] != 0 {
 				t.Fatal("more was written")
 			}
-			if known := dictionaryOf[int64](c, 0, col); (len(known.short) > 0) != test.short {
-				t.Errorf("%d values up to %d: %d are short", test.n, test.last, len(known.short))
+			if known := dictionaryOf[int64](c, 0, col); (len(known.tiny) > 0) != test.tiny || (len(known.short) > 0) != test.short {
+				t.Errorf("%d values up to %d and %d: %d are tiny, %d short", test.n, test.most, test.last, len(known.tiny), len(known.short))
 			}
 		}
 	}

@@ -57,29 +57,39 @@ type converted[D element] struct {
 	vals []D      // by entry
 	errs []string // by entry; nil: none is bad
 	room []D      // for vals, unless they lie in the dictionary
-	// short has the same numbers as vals in half of the bytes, so that more of them lie in the
-	// processor's cache. It is empty if vals are no int64, too few, or too large for an int32.
+	// tiny or short has the same numbers as vals in fewer bytes, so that more of them lie in the
+	// processor's cache. Both are empty if vals are no int64, too few, or too large.
+	tiny  []uint16
 	short []int32
 }
 
 // leastShort: a dictionary of fewer values lies in the fastest cache as it is.
 const leastShort = 1 << 11
 
-// shorten makes short of vals.
+// shorten makes tiny or short of vals. The next dictionary uses their memory.
 func (known *converted[D]) shorten() {
-	known.short = known.short[:0]
+	known.tiny, known.short = known.tiny[:0], known.short[:0]
 	vals, ok := any(known.vals).([]int64)
 	if !ok || len(vals) < leastShort {
 		return
 	}
-	short := slices.Grow(known.short, len(vals))[:len(vals)]
-	known.short = short[:0] // the next dictionary uses this memory
+	if fits(&known.tiny, vals) {
+		return
+	}
+	fits(&known.short, vals)
+}
+
+// fits makes to the same numbers as vals, or empty if it cannot hold one of them.
+func fits[S uint16 | int32](to *[]S, vals []int64) bool {
+	all := slices.Grow(*to, len(vals))[:len(vals)]
+	*to = all[:0]
 	for i, v := range vals {
-		if short[i] = int32(v); int64(short[i]) != v {
-			return
+		if all[i] = S(v); int64(all[i]) != v {
+			return false
 		}
 	}
-	known.short = short
+	*to = all
+	return true
 }
 
 // convertValues gives the next count values of a feed as elements of the column; errs,
