@@ -84,7 +84,7 @@ func (r *Reader) Failed() bool { return r.err != nil }
 // lets one think, Next gives fewer of them: it ends a batch where one of its lists or texts
 // takes its part of mostBytes, but 1 MiB at least.
 const (
-	batchBytes = 4 << 20
+	batchBytes = 8 << 20
 	mostBytes  = 16 << 20
 )
 

@@ -82,7 +82,7 @@ func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 }
 
 // maxRoom is how many rows a column gets room for at once.
-const maxRoom = 16 << 10
+const maxRoom = 32 << 10
 
 func appendOnes(b []byte, n int) []byte {
 	for ; n > 0; n-- {

@@ -287,7 +287,7 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 }
 
 // tableBatch is the most rows of a batch.
-const tableBatch = 16 << 10
+const tableBatch = 32 << 10
 
 var errNoRows = errors.New("it has fewer rows than when it was listed")
 
