@@ -122,7 +122,7 @@ type Batch struct {
 	// that follow it. An ack of the whole batch has this prefix.
 	End int64
 	// Columns has the fields of records that are rows of columns: record i is row i of each.
-	// Such records have no value, and Arena is empty.
+	// Such records have no key, no value and no time, and Arena is empty.
 	Columns []Column
 }
 

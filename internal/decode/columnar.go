@@ -19,7 +19,11 @@ type feed struct {
 	col   *sources.Column
 	slot  int
 	value int
+	last  counted
 }
+
+// counted says how many of some slots have a value.
+type counted struct{ slot, slots, values int }
 
 // columnState says which batch the feeds are of, and at which row they stand.
 type columnState struct {
@@ -70,14 +74,9 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 				continue
 			}
 		}
-		recs := batch.Recs[from : from+took]
-		for i, offsets := 0, b.Offsets[row:][:len(recs)]; i < len(recs); i++ {
-			offsets[i] = recs[i].Offset
-		}
+		putOffsets(b.Offsets[row:row+took], batch.Recs[from:from+took])
 		if d.eventTime == nil {
-			for i, times := 0, b.Times[row:][:len(recs)]; i < len(recs); i++ {
-				times[i] = recs[i].Time
-			}
+			clear(b.Times[row : row+took])
 		}
 		b.SetRows(row + took)
 		if full && f == nil { // the next call begins anew
@@ -92,6 +91,26 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 		d.truncate(b, row+took)
 		d.columnar.first = nil
 		return took, d.errorOf(f, from+took, batch.Recs[from+took].Offset)
+	}
+}
+
+// putOffsets fills out with the offsets of recs. Offsets grow from record to record, so the first
+// and the last one say whether all lie between them: then the other records, which take much more
+// memory than out, are not looked at.
+func putOffsets(out []int64, recs []sources.Record) {
+	n := len(recs)
+	if n == 0 {
+		return
+	}
+	first := recs[0].Offset
+	if recs[n-1].Offset-first == int64(n-1) {
+		for i := range out {
+			out[i] = first + int64(i)
+		}
+		return
+	}
+	for i := range out {
+		out[i] = recs[i].Offset
 	}
 }
 
@@ -230,11 +249,7 @@ func (f *feed) advance(base, n int) {
 		return
 	}
 	slot := f.slotEnd(base, n)
-	if len(f.col.Valid) > 0 {
-		f.value += sources.CountValid(f.col.Valid[f.slot:slot])
-	} else {
-		f.value += slot - f.slot
-	}
+	f.value += f.values(slot - f.slot)
 	f.slot = slot
 }
 
@@ -257,6 +272,18 @@ func (f *feed) valid(n int) []byte {
 	return f.col.Valid[f.slot : f.slot+n]
 }
 
+// values is how many of the n slots from the feed's on have a value. It counts them once.
+func (f *feed) values(n int) int {
+	valid := f.valid(n)
+	if valid == nil {
+		return n
+	}
+	if f.last.slot != f.slot || f.last.slots != n {
+		f.last = counted{f.slot, n, sources.CountValid(valid)}
+	}
+	return f.last.values
+}
+
 // noValues is n slots without a value.
 func noValues(n int) []byte { return make([]byte, n) }
 
@@ -267,14 +294,11 @@ func (d *Decoder) textRows(b *Builder, c *column, row, n int) (int, *fault) {
 	f := &d.columnar.feeds[src]
 	k, most := f.value, len(col.Values)+d.columnar.room
 	var valid []byte
+	values := 0
 	if f.col.Absent {
 		valid = noValues(n)
 	} else {
-		valid = f.valid(n)
-	}
-	values := n
-	if valid != nil {
-		values = sources.CountValid(valid)
+		valid, values = f.valid(n), f.values(n)
 	}
 	col.Values = roomFor(col.Values, f.textBytes(k, values, d.columnar.room)+(n-values)*len(c.defaultBytes), most)
 	for i := range n {
@@ -350,10 +374,7 @@ func (d *Decoder) listRows(b *Builder, c *column, row, n, base int) (int, *fault
 	need := 0 // bytes, without defaults
 	if !f.col.Absent {
 		slots := f.slotEnd(base, n) - f.slot
-		values := slots
-		if v := f.valid(slots); v != nil {
-			values = sources.CountValid(v)
-		}
+		values := f.values(slots)
 		put = newListPutter(d, c, f, values)
 		if need = values * c.size; c.text() {
 			need = f.textBytes(f.value, values, d.columnar.room)

@@ -328,3 +328,32 @@ func TestLargeUnsignedNumbers(t *testing.T) {
 		}
 	}
 }
+
+func TestOffsetsOfRowsAreThoseOfTheirRecords(t *testing.T) {
+	for _, want := range [][]int64{{}, {7}, {7, 8}, {7, 9}, {1 << 40, 1<<40 + 1, 1<<40 + 2}, {0, 1, 3}, {0, 2, 3}, {5, 50, 500}} {
+		recs := make([]sources.Record, len(want))
+		for i, offset := range want {
+			recs[i].Offset = offset
+		}
+		got := make([]int64, len(want))
+		if putOffsets(got, recs); !slices.Equal(got, want) {
+			t.Errorf("records at %v become rows at %v", want, got)
+		}
+	}
+}
+
+// Two columns are made of one field: its values are counted once, and again for other rows.
+func TestValuesOfAFieldAreCountedForEachRun(t *testing.T) {
+	col := &sources.Column{Valid: []byte{1, 0, 1, 1, 0, 0, 1}}
+	f := &feed{col: col}
+	for _, step := range []struct{ slots, values, first int }{{0, 0, 0}, {3, 2, 0}, {1, 1, 0}, {2, 1, 0}, {4, 2, 1}, {0, 0, 3}, {3, 1, 3}} {
+		for range 2 {
+			if got := f.values(step.slots); got != step.values || f.value != step.first {
+				t.Errorf("slots [%d, %d): %d values from value %d on, want %d from %d on", f.slot, f.slot+step.slots, got, f.value, step.values, step.first)
+			}
+		}
+		if step.slots == 2 || step.slots == 4 {
+			f.advance(0, step.slots-1)
+		}
+	}
+}

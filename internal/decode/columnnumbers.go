@@ -5,7 +5,6 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
-	"github.com/headrace/headrace/sources"
 )
 
 // Numbers and bools of rows of columns go straight to their place in the frame, a column of
@@ -42,14 +41,12 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 		case f.col.Absent:
 			valid, count = noValues(n), 0
 		default:
-			if valid = f.valid(n); valid != nil {
-				if count = sources.CountValid(valid); count == n {
-					valid = nil
-				}
+			if valid, count = f.valid(n), f.values(n); count == n {
+				valid = nil
 			}
 		}
 		out, k := dst[row*width+e:], 0
-		if width == 1 && (valid == nil || c.hasDefault || c.mask) && plainRows(d, c, e, f, out[:n], valid, missing) {
+		if width == 1 && (valid == nil || c.hasDefault || c.mask) && plainRows(d, c, e, f, out[:n], valid, count, missing) {
 			if c.mask {
 				setMask(mask[row:row+n], valid)
 			}
@@ -88,13 +85,9 @@ func fixedRows[D element](d *Decoder, b *Builder, c *column, dst []D, row, n int
 	return n, bad
 }
 
-// plainRows fills out with one value for each row, or missing where valid is 0. It returns
-// false if a value is bad.
-func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid []byte, missing D) bool {
-	count := len(out)
-	if valid != nil {
-		count = sources.CountValid(valid)
-	}
+// plainRows fills out with one value for each of the count rows that are valid, or all rows if
+// valid is nil, and missing for other rows. It returns false if a value is bad.
+func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid []byte, count int, missing D) bool {
 	if count == 0 { // a column with a dictionary has no Values to look at
 		for i := range out {
 			out[i] = missing

@@ -80,7 +80,7 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 			}
 			col.Entries = append(col.Entries, uint32(test.n-1))
 			got := make([]int64, len(col.Entries)+1)
-			if !plainRows(&Decoder{}, c, 0, &feed{col: col}, got[:len(col.Entries)], nil, 0) {
+			if !plainRows(&Decoder{}, c, 0, &feed{col: col}, got[:len(col.Entries)], nil, len(col.Entries), 0) {
 				t.Fatal("a value is bad")
 			}
 			for i, k := range col.Entries {

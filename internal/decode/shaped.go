@@ -34,11 +34,8 @@ func shapedOf[D element](d *Decoder, b *Builder, c *column, dst []D, row, n, bas
 	var errs []string
 	if !f.col.Absent {
 		slots := f.slotEnd(base, n) - f.slot
-		count := slots
-		if valid = f.valid(slots); valid != nil {
-			count = sources.CountValid(valid)
-		}
-		dense, errs = convertValues[D](d, c, 0, f, count)
+		valid = f.valid(slots)
+		dense, errs = convertValues[D](d, c, 0, f, f.values(slots))
 	}
 	slot, k := 0, 0 // of valid, of dense
 	for i := range n {

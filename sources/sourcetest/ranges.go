@@ -171,6 +171,8 @@ func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 				s.Fatalf("the record before %d says that the next begins at %d", rec.Offset, end)
 			case rec.Next < rec.Offset || rec.Next > r.End:
 				s.Fatalf("the record at %d of %v says that the next begins at %d", rec.Offset, r, rec.Next)
+			case len(b.Columns) > 0 && rec.Time != 0:
+				s.Fatalf("the record at %d of %v is a row of columns and has a time", rec.Offset, r)
 			case i == len(b.Recs)-1 && b.End < rec.Next || b.End > r.End:
 				s.Fatalf("a batch of %v ends at %d, its last record at %d", r, b.End, rec.Next)
 			}
