@@ -61,3 +61,38 @@ def test_a_file_of_an_earlier_run_counts_when_no_chief_has_removed_it(
     clocks = Clocks(monkeypatch)
     _ended.say(str(tmp_path))
     assert _ended.OLD_SECONDS <= waited(clocks, tmp_path, {}) <= _ended.OLD_SECONDS + 1
+
+
+def test_a_file_of_this_run_counts_at_once_and_one_of_another_run_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_ended.RUN, "one")
+    _ended.say(str(tmp_path))
+    assert _ended.Watch(str(tmp_path), this_run=True).over()
+    assert not _ended.Watch(str(tmp_path)).over(), "as a server looks: it may have started again"
+    for run in ("another", ""):
+        monkeypatch.setenv(_ended.RUN, run)
+        assert not _ended.Watch(str(tmp_path), this_run=True).over()
+    _ended.say(str(tmp_path))  # it says no run, as one that was started by hand
+    assert not _ended.Watch(str(tmp_path), this_run=True).over()
+    for text in ("", "[]", '{"ended": 1}'):  # torn; of an older version
+        (tmp_path / _ended.ENDED).write_text(text)
+        monkeypatch.setenv(_ended.RUN, "one")
+        assert not _ended.Watch(str(tmp_path), this_run=True).over()
+
+
+def test_an_old_file_that_is_put_off_counts_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    _ended.say(str(tmp_path))
+    watch = _ended.Watch(str(tmp_path), old_seconds=1800)
+    clocks.sleep(1799)
+    assert not watch.over()
+    watch.put_off()
+    clocks.sleep(1799)
+    assert not watch.over()
+    clocks.sleep(2)
+    assert watch.over()
+    _ended.remove(str(tmp_path))
+    assert not watch.over()
+    _ended.say(str(tmp_path))
+    assert watch.over(), "the chief of this run has said it"

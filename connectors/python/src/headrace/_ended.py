@@ -14,6 +14,8 @@ from . import _durable
 
 #: The chief leaves it in model_dir when the job has ended, and removes it when it begins.
 ENDED = "headrace-ended.json"
+#: The variable in which `headrace run` names itself.
+RUN = "HEADRACE_RUN"
 LOOK_SECONDS = 0.5
 OLD_SECONDS = 120.0  # for a chief to begin and remove what the last run has left
 
@@ -21,7 +23,7 @@ OLD_SECONDS = 120.0  # for a chief to begin and remove what the last run has lef
 def say(folder: str) -> None:
     path = os.path.join(folder, ENDED)
     with open(path + ".tmp", "w") as file:
-        json.dump({"ended": time.time()}, file)
+        json.dump({"ended": time.time(), "run": os.environ.get(RUN, "")}, file)
         file.flush()
         os.fsync(file.fileno())
     os.rename(path + ".tmp", path)
@@ -34,19 +36,39 @@ def remove(folder: str) -> None:
         os.unlink(path)
 
 
-def wait(folder: str, meanwhile: Callable[[], None]) -> None:
-    """Returns when the chief has ended.
+class Watch:
+    """Looks whether the chief has ended.
 
     A file that is there at the beginning may be of an earlier run. It counts only if no chief
-    has removed it within OLD_SECONDS. A file that comes later counts at once.
+    has removed it within old_seconds. A file that comes later counts at once. this_run: so does
+    a file that was there at the beginning, if it is of the `headrace run` of this process.
     """
-    old, began = _seen(folder), time.monotonic()
-    while True:
-        now = _seen(folder)
-        if now is not None and (now != old or time.monotonic() > began + OLD_SECONDS):
-            return
+
+    def __init__(self, folder: str, *, this_run: bool = False, old_seconds: float = OLD_SECONDS) -> None:
+        self._folder = folder
+        self._old_seconds = old_seconds
+        self._old = _seen(folder)
+        self._since = time.monotonic()
+        run = os.environ.get(RUN, "")
+        if this_run and run and _run_of(folder) == run:
+            self._old = None
+
+    def put_off(self, seconds: float = 0.0) -> None:
+        """A file of the beginning counts old_seconds after this time from now, at the earliest."""
+        self._since = time.monotonic() + seconds
+
+    def over(self) -> bool:
+        now = _seen(self._folder)
         if now is None:
-            old = None  # the chief has removed it; the next one is new
+            self._old = None  # the chief has removed it; the next one is new
+            return False
+        return now != self._old or time.monotonic() > self._since + self._old_seconds
+
+
+def wait(folder: str, meanwhile: Callable[[], None]) -> None:
+    """Returns when the chief has ended, as a Watch sees it."""
+    watch = Watch(folder)
+    while not watch.over():
         meanwhile()
         time.sleep(LOOK_SECONDS)
 
@@ -58,3 +80,13 @@ def _seen(folder: str) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return about.st_ino, about.st_mtime_ns
+
+
+def _run_of(folder: str) -> str:
+    """The `headrace run` of the chief that has ended; "": there is none, or an older version wrote the file."""
+    try:
+        with open(os.path.join(folder, ENDED)) as file:
+            told = json.load(file)
+    except (OSError, ValueError):
+        return ""
+    return str(told.get("run", "")) if isinstance(told, dict) else ""
