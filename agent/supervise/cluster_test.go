@@ -34,7 +34,7 @@ role=${TF_CONFIG##*'"type":"'}; role=${role%%'"'*}
 index=${TF_CONFIG##*'"index":'}; index=${index%%'}'*}
 name=$role-$index
 n=1; while [ -e "$FOLDER/$name-$n" ]; do n=$((n+1)); done
-echo "$$ ${RANK-none} ${WORLD_SIZE-none} $TF_CONFIG" >"$FOLDER/.$name-$n"; mv "$FOLDER/.$name-$n" "$FOLDER/$name-$n"
+echo "$$ ${RANK-none} ${WORLD_SIZE-none} ${HEADRACE_ENDS_SERVERS-none} $TF_CONFIG" >"$FOLDER/.$name-$n"; mv "$FOLDER/.$name-$n" "$FOLDER/$name-$n"
 while :; do
   if [ -e "$FOLDER/$name.do" ]; then do=$(cat "$FOLDER/$name.do"); rm "$FOLDER/$name.do"; eval "$do"; fi
   sleep 0.02
@@ -64,6 +64,7 @@ func (p *played) run(ctx context.Context) *played {
 type start struct {
 	pid         int
 	rank, world string
+	stays       bool // until it is ended
 	config      struct {
 		Cluster map[string][]string
 		Task    struct {
@@ -82,11 +83,11 @@ func (p *played) started(name string, n int) start {
 	after := time.After(patience)
 	for {
 		if text, err := os.ReadFile(path); err == nil {
-			words := strings.SplitN(strings.TrimSpace(string(text)), " ", 4)
+			words := strings.SplitN(strings.TrimSpace(string(text)), " ", 5)
 			var s start
 			s.pid, _ = strconv.Atoi(words[0])
-			s.rank, s.world = words[1], words[2]
-			if err := json.Unmarshal([]byte(words[3]), &s.config); err != nil {
+			s.rank, s.world, s.stays = words[1], words[2], words[3] == "1"
+			if err := json.Unmarshal([]byte(words[4]), &s.config); err != nil {
 				p.t.Fatal(err)
 			}
 			return s
@@ -135,7 +136,7 @@ func TestEachTaskGetsItsTFConfig(t *testing.T) {
 		if s.rank == "none" {
 			world = "none"
 		}
-		if s.rank != ranks[name] || s.world != world || name != s.config.Task.Type+"-"+strconv.Itoa(s.config.Task.Index) {
+		if s.rank != ranks[name] || s.world != world || s.stays != (name == "ps-0") || name != s.config.Task.Type+"-"+strconv.Itoa(s.config.Task.Index) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		if cluster != nil && !maps.EqualFunc(cluster, s.config.Cluster, slices.Equal) {

@@ -21,6 +21,9 @@ func (g *group) environment(local, attempt int) []string {
 	if t.role != "" {
 		set["TF_CONFIG"] = g.cluster.config(t)
 	}
+	if t.role == PS { // it need not end by itself
+		set["HEADRACE_ENDS_SERVERS"] = "1"
+	}
 	for _, kv := range t.env {
 		name, value, _ := strings.Cut(kv, "=")
 		set[name] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from typing import Any
 
@@ -50,8 +51,11 @@ def _train(trainable: Any, spec: Any) -> None:
 
 
 def _serve(trainable: Any) -> None:
-    """Serves until the chief has ended."""
+    """Serves until the chief has ended, or until `headrace run` ends this process."""
     _server(trainable)
+    if os.environ.get("HEADRACE_ENDS_SERVERS"):
+        # An end by itself would count as a loss of the model while the chief's program goes on.
+        threading.Event().wait()
     _ended.wait(trainable.model_dir, lambda: None)
     time.sleep(STAY_SECONDS)
 
