@@ -8,12 +8,16 @@ KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLA
 (after a run, before its step), "step" (behind it), "paused", "captured" (TensorFlow has
 written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
 KILL_AT_HALF=I: it is killed when it has loaded the variables of parameter server I only.
+STUCK_SECONDS=N, FINISH_SECONDS=N: what a worker has to end after the job, before it has begun and after.
+HELD=FILE: when this process has trained a batch, it holds until FILE is there, as in a call that does not return.
+CHIEF_WAITS=FILE: when the job has ended, the chief's program goes on until FILE is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import time
@@ -23,8 +27,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import headrace
 import headrace.tensorflow
 import tensorflow as tf
-from headrace.tensorflow import _estimator
+from headrace.tensorflow import _estimator, _waiting
 
+if os.environ.get("VERBOSITY"):
+    logging.basicConfig(level=os.environ["VERBOSITY"])
 tf.compat.v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
 
 
@@ -107,6 +113,8 @@ def evaluate(args: argparse.Namespace, trainable: Any, input_fn: Any) -> None:
 
     train = tf.estimator.TrainSpec(input_fn, hooks=[Begins(trainable), Rest()])
     trainable.train_and_evaluate(train, tf.estimator.EvalSpec(rows_to_evaluate, steps=1, start_delay_secs=0))
+    while trainable.is_chief and not os.path.exists(os.environ.get("CHIEF_WAITS", ".")):
+        time.sleep(0.05)
     print("ended well", flush=True)
 
 
@@ -152,6 +160,11 @@ class Rest(tf.compat.v1.train.SessionRunHook):
     """Rests after each batch, so that there is time to kill something, until the file `fast` is there."""
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
+        hold = os.environ.pop("HELD", "")
+        if hold:
+            print("held", flush=True)
+            while not os.path.exists(hold):
+                time.sleep(0.05)
         if not os.path.exists("fast"):
             time.sleep(1)  # the chief alone needs minutes for 300 batches
 
@@ -172,6 +185,9 @@ def main() -> None:
         kill_when_told()
     if os.environ.get("KILL_AT_HALF"):
         kill_when_half_is_loaded(os.environ["KILL_AT_HALF"])
+    for name in ("STUCK_SECONDS", "FINISH_SECONDS"):
+        if os.environ.get(name):
+            setattr(_waiting, name, float(os.environ[name]))
     if os.environ.get("FAIL_IN_MEMORY"):
         fail_in_memory(int(os.environ["FAIL_IN_MEMORY"]))
     trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)

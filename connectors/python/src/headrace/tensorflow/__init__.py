@@ -19,6 +19,8 @@ File map:
     _prefix.py      checkpoints that TensorFlow writes under a prefix, with their manifests
     _variables.py   the variables of a session as a state
     _estimator.py   Estimator: local, and with parameter servers
+    _roles.py       what each task of a cluster does: train, serve, evaluate
+    _waiting.py     a worker waits for the model, or for the job's end
     keras.py        a callback for Model.fit
 """
 

@@ -21,7 +21,7 @@ from headrace._checkpoint import Checkpointer
 from headrace._errors import CheckpointError
 from headrace._trainer import Trainer
 
-from . import _chain, _prefix, _roles, _variables
+from . import _chain, _prefix, _roles, _variables, _waiting
 from ._cluster import CHIEFS, Task, init_by_task, task
 from ._input import Input
 
@@ -69,6 +69,7 @@ class Trainable:
             raise ValueError("memory_every: make the Checkpointer with memory=True")
         self.memory_every = memory_every
         self.restored_from = ""
+        self._end: _waiting.JobEnd | None = None  # of a worker, in train_and_evaluate()
         # What this process's model is the same as, after a train(): a checkpoint, or None for
         # a new model, or "": one of memory; and how many batches are in it.
         self._kept: tuple[str | None, int] | None = None
@@ -204,6 +205,8 @@ class _Run:
         the model with them. TensorFlow would go on with an old model and say nothing."""
         self._sessions += 1
         if self._sessions > 1:
+            if self.owner._end is not None:
+                self.owner._end.servers_lost()
             log.error(
                 "a parameter server was lost, and the model with it: this process ends with status %d. Start it again: "
                 "all go back to the newest checkpoint", AGAIN
@@ -387,7 +390,10 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         variables = tf.compat.v1.global_variables()
         missing = tf.compat.v1.report_uninitialized_variables([*variables, *self._marker()])
         self.missing = tf.identity(missing)  # TensorFlow warns of an op that nothing uses in the graph
-        return super().finalize()
+        super().finalize()
+        if self._run.shared and not self._run.owner.is_chief:
+            _waiting.for_model(self.ready_for_local_init_op, self._run.config, self._run.owner._end)
+        return self
 
     def _marker(self) -> list[Any]:
         """The variable that is on a parameter server while the model is whole. A local model has none.

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from headrace import _ended
 
+from . import _waiting
 from ._cluster import CHIEFS
 
 log = logging.getLogger("headrace")
@@ -40,14 +41,26 @@ def _server(trainable: Any) -> Any:
 
 
 def _train(trainable: Any, spec: Any) -> None:
-    chief = trainable.task.type in CHIEFS
-    if chief:
-        os.makedirs(trainable.model_dir, exist_ok=True)
-        _ended.remove(trainable.model_dir)
+    if trainable.task.type not in CHIEFS:
+        _work(trainable, spec)
+        return
+    os.makedirs(trainable.model_dir, exist_ok=True)
+    _ended.remove(trainable.model_dir)
     _server(trainable)
-    trainable.train(spec.input_fn, spec.hooks, None, spec.max_steps, spec.saving_listeners if chief else None)
-    if chief:
-        _ended.say(trainable.model_dir)
+    trainable.train(spec.input_fn, spec.hooks, None, spec.max_steps, spec.saving_listeners)
+    _ended.say(trainable.model_dir)
+
+
+def _work(trainable: Any, spec: Any) -> None:
+    """Trains, unless the job ends before this worker has the model."""
+    with _waiting.JobEnd(trainable.model_dir) as end:
+        trainable._end = end
+        try:
+            end.check()
+            _server(trainable)
+            trainable.train(spec.input_fn, [end, *(spec.hooks or ())], None, spec.max_steps)
+        except _waiting.JobHasEnded as ended:
+            log.warning("%s", ended)
 
 
 def _serve(trainable: Any) -> None:

@@ -1,0 +1,176 @@
+"""A worker waits for the model, which the chief makes on the parameter servers.
+
+TensorFlow's own worker looks for it every 30 s, and for two hours. If the job ends meanwhile, so
+do the servers, and TensorFlow waits for them without an end, in a call that nothing interrupts.
+So a worker looks more often here, and it ends when the job has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import tensorflow as tf
+from headrace import _ended
+
+log = logging.getLogger("headrace")
+
+LOOK_SECONDS = 1.0  # from one look for the model to the next
+# What the main thread has, after the job's end, to see it and to end: before it has begun, and after.
+STUCK_SECONDS = 5.0
+FINISH_SECONDS = 60.0
+# For servers or a chief of a new run to come, where the file of an earlier run's end is. They may take
+# long to start, on another machine, and a worker that had ended by itself would not be started again.
+OLD_SECONDS = 1800.0
+BEFORE = "the job ended before it began to train"
+
+
+class JobHasEnded(Exception):
+    """The job has ended, and this worker has not begun."""
+
+    def __init__(self) -> None:
+        super().__init__(f"this worker ends: {BEFORE}")
+
+
+class JobEnd(tf.compat.v1.train.SessionRunHook):
+    """Looks, in a thread and while a worker trains, whether the job has ended.
+
+    The main thread is told so if it waits for the model: train_and_evaluate() returns. It may also be
+    in a call that does not return, because the servers are gone or no data comes. Then the thread ends
+    this process with status 0.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._file = _ended.Watch(folder, this_run=True, old_seconds=OLD_SECONDS)
+        self._over = threading.Event()  # the job has ended
+        self._begun = False
+        self._done = threading.Event()  # nothing is trained here any more
+
+    def __enter__(self) -> JobEnd:
+        if self._file.over():
+            self._over.set()
+        else:
+            threading.Thread(target=self._look, name="headrace-job-end", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._begun = True
+        self._file.put_off(math.inf)  # the chief has begun: an old file is of an earlier run
+
+    def end(self, session: Any) -> None:
+        self._done.set()  # what other hooks do now may take long
+
+    def check(self) -> None:
+        """Raises JobHasEnded."""
+        if self._over.is_set():
+            raise JobHasEnded
+
+    def rest(self) -> None:
+        """Until the next look for the model."""
+        self._over.wait(LOOK_SECONDS)
+
+    def server_answered(self) -> None:
+        """A file of an earlier run says nothing as long as servers are there."""
+        self._file.put_off()
+
+    def servers_lost(self) -> None:
+        """Ends this process if they have ended with the job."""
+        if self._is_over():
+            _exit("the job and its parameter servers have ended")
+
+    def _look(self) -> None:
+        while not self._is_over():
+            if self._done.wait(_ended.LOOK_SECONDS):
+                return
+        self._over.set()
+        begun = self._begun
+        if self._done.wait(FINISH_SECONDS if begun else STUCK_SECONDS):
+            return
+        if begun:
+            _exit(f"the job ended {FINISH_SECONDS:g} s ago, and it still trains or waits for data")
+        _exit(BEFORE)
+
+    def _is_over(self) -> bool:
+        try:
+            return self._file.over()
+        except OSError:  # a shared folder may be away for a while
+            return False
+
+
+def _exit(why: str) -> None:
+    """Ends this process well, from any thread."""
+    log.warning("this worker ends: %s", why)
+    logging.shutdown()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(0)
+
+
+def for_model(ready: Any, config: Any, end: JobEnd | None) -> None:
+    """Returns when the model is whole, and TensorFlow need not wait for it. ready: the Scaffold's
+    ready_for_local_init_op.
+
+    Raises JobHasEnded, and what TensorFlow raises if the model does not come.
+    """
+    patience = config.session_creation_timeout_secs
+    until = time.monotonic() + patience
+    log.info("this worker looks for the model on the parameter servers")
+    session: Any = None
+    told = False
+    try:
+        while True:
+            if end is not None:
+                end.check()
+            if session is None:
+                session = tf.compat.v1.Session(config.master, config=config.session_config)
+            try:
+                missing = _missing(session, ready)
+                if not missing:
+                    return
+                if end is not None:
+                    end.server_answered()
+            except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:  # a server has started again
+                missing = str(error)
+                _close(session)
+                session = None
+            if not told:
+                log.info("this worker waits for the model: %s", missing[:200])
+                told = True
+            if time.monotonic() > until:
+                raise tf.errors.DeadlineExceededError(
+                    None, None, f"the model was not ready within {patience} s: {missing[:200]}"
+                )
+            if end is None:
+                time.sleep(LOOK_SECONDS)
+            else:
+                end.rest()
+    finally:
+        if session is not None:
+            _close(session)
+
+
+def _missing(session: Any, ready: Any) -> str:
+    """What the model lacks, as TensorFlow's SessionManager sees it."""
+    try:
+        value = session.run(ready)
+    except tf.errors.FailedPreconditionError as error:
+        if "uninitialized" not in str(error):
+            raise
+        return str(error)
+    if value is None or value.dtype == "int32" or not value.size:
+        return ""
+    return b", ".join(value.ravel()).decode()
+
+
+def _close(session: Any) -> None:
+    with contextlib.suppress(tf.errors.OpError):
+        session.close()
