@@ -18,35 +18,56 @@ import (
 // place.
 const lettersFolder = "deadletters"
 
-const lettersAgain = 2 * time.Second // after a failure
+const (
+	lettersAgain = 2 * time.Second // after a failure
+	lastLetters  = 5 * time.Second // at the end of the process
+)
 
 // letters writes dead letters where their datasets want them, and then removes them from the
 // ledger. If the master ends in between, a letter is written twice, with the same id.
 type letters struct {
-	srv   *serve.Server
+	srv interface {
+		NewLetters() <-chan struct{}
+		DeadLetters(context.Context) ([]serve.DeadLetters, error)
+		LettersWritten(ctx context.Context, dataset uint32, n int) error
+	}
 	open  Opener
 	state string
 	roots []string
 	log   *slog.Logger
 }
 
+// run writes letters until ctx ends, and then those that still wait: the master of `headrace run`
+// ends with its trainers, and it may be long until there is another one. A master that has failed
+// writes no more. Its state folder may be another job's by now.
 func (k *letters) run(ctx context.Context) {
+	k.follow(ctx)
+	if !errors.Is(context.Cause(ctx), context.Canceled) {
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLetters)
+	defer cancel()
+	if err := k.waiting(last); err != nil && !errors.Is(err, serve.ErrStopped) {
+		k.warn(err)
+	}
+}
+
+func (k *letters) warn(err error) {
+	k.log.Error("dead letters cannot be written now; they stay in the state folder", "error", err)
+}
+
+// follow writes letters as they come, until ctx ends.
+func (k *letters) follow(ctx context.Context) {
 	for {
 		more := k.srv.NewLetters()
 		wait := time.Hour
-		for {
-			some, err := k.round(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				k.log.Error("dead letters cannot be written now; they stay in the state folder", "error", err)
-				wait = lettersAgain
-				break
-			}
-			if !some {
-				break
-			}
+		err := k.waiting(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			k.warn(err)
+			wait = lettersAgain
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -63,6 +84,16 @@ func (k *letters) run(ctx context.Context) {
 		timer.Stop()
 		if ctx.Err() != nil {
 			return
+		}
+	}
+}
+
+// waiting writes all letters that wait.
+func (k *letters) waiting(ctx context.Context) error {
+	for {
+		some, err := k.round(ctx)
+		if err != nil || !some {
+			return err
 		}
 	}
 }
