@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/internal/frame"
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("HEADRACE_TEST_TRAINER") != "" {
 		os.Exit(runTrainer())
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // deadline bounds every wait of a test.

@@ -15,6 +15,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/link"
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -99,7 +100,7 @@ type running struct {
 
 func start(t *testing.T, cfg Config) *running {
 	t.Helper()
-	leaks := goleak.IgnoreCurrent()
+	before := goleak.IgnoreCurrent()
 	cfg.Listen, cfg.Job, cfg.Model = "127.0.0.1:0", "test", "shared"
 	m, err := New(cfg)
 	if err != nil {
@@ -121,7 +122,7 @@ func start(t *testing.T, cfg Config) *running {
 	stop := sync.OnceValue(func() error {
 		cancel()
 		err := errors.Join(conn.Close(), <-done)
-		goleak.VerifyNone(t, leaks)
+		leaks.None(t, before)
 		return err
 	})
 	t.Cleanup(func() {

@@ -17,14 +17,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) { // as in the background of a shell: a worker's own trap would not count
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // lines collects output and lets a test wait for a line.

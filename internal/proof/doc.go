@@ -9,6 +9,7 @@
 //	toymaster/   a small master for tests of the agent
 //	memsource/   a live source in memory: what an adapter must be able to do
 //	monitoring/  a test of the alerts and the dashboard of docs/MONITORING.md
+//	leaks/       whether a test has left goroutines
 //	child/       processes that these tools start, watch and kill
 //
 // Of the product only cmd/headrace imports one of them: demo, for the verb `demo`. The

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
 // server answers each request as handle says; nil: never.
@@ -55,7 +57,7 @@ func answer(c Command, ext map[string]string) *Command {
 }
 
 func TestAnswersGoToTheirRequestsInWhicheverOrderTheyCome(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	var held []Command
 	addr := server(t, func(c Command) *Command {
 		if held = append(held, c); len(held)%2 == 1 {
@@ -86,7 +88,7 @@ func TestAnswersGoToTheirRequestsInWhicheverOrderTheyCome(t *testing.T) {
 }
 
 func TestAServerThatDoesNotAnswerIsUnreachableAndTheNextRequestConnectsAgain(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(Command) *Command { return nil })
 	c := NewClient(Options{NameServers: []string{addr}, Answer: 50 * time.Millisecond})
 	defer c.Close()
@@ -103,7 +105,7 @@ func TestAServerThatDoesNotAnswerIsUnreachableAndTheNextRequestConnectsAgain(t *
 // is set forward keep one that does not. So what is noted is a time since the process began,
 // and not one since 1970.
 func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(c Command) *Command { return answer(c, nil) })
 	c := NewClient(Options{NameServers: []string{addr}})
 	defer c.Close()
@@ -171,7 +173,7 @@ func TestCallersShareTheFailureOfOneDial(t *testing.T) {
 }
 
 func TestACloseEndsRequestsThatAreUnderWay(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(Command) *Command { return nil })
 	c := NewClient(Options{NameServers: []string{addr}})
 	p, err := c.Start(t.Context(), addr, &Command{Code: 1}, nil)

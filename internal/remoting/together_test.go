@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
 // counted counts the writes to a connection.
@@ -22,7 +24,7 @@ func (c counted) Write(b []byte) (int, error) {
 }
 
 func TestRequestsThatAreSentTogetherGetTheirOwnAnswers(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(c Command) *Command { return answer(c, nil) })
 	c := NewClient(Options{NameServers: []string{addr}})
 	defer c.Close()

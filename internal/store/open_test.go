@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/shardsvc"
 	"go.uber.org/goleak"
 )
@@ -62,7 +63,7 @@ func mustOpen(t *testing.T, dir string, o Options) *Pebble {
 }
 
 func TestACleanCloseLeavesNoGoroutineAndAllData(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	dir := t.TempDir()
 	s := mustOpen(t, dir, Options{})
 	for i := 1; i <= 30; i++ {

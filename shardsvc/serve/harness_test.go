@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/internal/store"
 	"github.com/headrace/headrace/shardsvc/serve"
 	"github.com/headrace/headrace/sources"
@@ -245,5 +246,5 @@ func span(g *headracev1.Grant) string { return fmt.Sprintf("[%d, %d)", g.LeaseSt
 func noLeaks(t *testing.T) {
 	t.Helper()
 	opt := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, opt) })
+	t.Cleanup(func() { leaks.None(t, opt) })
 }

@@ -13,6 +13,7 @@ import (
 	client "github.com/apache/pulsar-client-go/pulsar"
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/brokers"
@@ -135,7 +136,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 		t.Errorf("%d records were read, %d were sent", len(got), n)
 	}
 	s.Close()
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's
+	leaks.None(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's
 }
 
 func readTexts(ctx context.Context, src sources.Source, id sources.PartitionID, g sources.Segment) ([]string, error) {

@@ -24,12 +24,13 @@ import (
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/internal/proof/child"
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
+	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
 // The official RocketMQ client, which the demo measures us against, starts a goroutine
 // when its package is initialised, and has no way to end it.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/patrickmn/go-cache.(*janitor).Run"))
+	leaks.Main(m, goleak.IgnoreTopFunction("github.com/patrickmn/go-cache.(*janitor).Run"))
 }
 
 func TestTheDatasetIsValidAndTheExampleReadsTheSameWay(t *testing.T) {

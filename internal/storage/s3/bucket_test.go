@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/internal/storage/storagetest"
@@ -262,7 +263,7 @@ func TestBytesThatChangeOnTheirWayAreRefused(t *testing.T) {
 
 func TestACallEndsWithItsContextAndLeavesNothingRunning(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // after the server that hangs is gone
+	t.Cleanup(func() { leaks.None(t, ignore) }) // after the server that hangs is gone
 	hang := make(chan struct{})
 	c := config()
 	reached := make(chan struct{}, 100)

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"go.uber.org/goleak"
 
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const records, partitions = 60_000, 3
 
