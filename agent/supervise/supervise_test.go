@@ -305,7 +305,7 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 func TestAWorkerThatCannotStartAgainEndsTheOthers(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond} {
 		program := filepath.Join(t.TempDir(), "train")
-		script := "#!/bin/sh\necho runs $RANK\nif [ $RANK = 0 ]; then read x <\"$0.go\"; rm \"$0\"; exit 3; fi\ntrap 'echo ends $RANK; exit 0' TERM\nwhile :; do sleep 0.02; done\n"
+		script := "#!/bin/sh\ntrap 'echo ends $RANK; exit 0' TERM\necho runs $RANK\nif [ $RANK = 0 ]; then read x <\"$0.go\"; rm \"$0\"; exit 3; fi\nwhile :; do sleep 0.02; done\n"
 		if err := errors.Join(os.WriteFile(program, []byte(script), 0o700), syscall.Mkfifo(program+".go", 0o600)); err != nil {
 			t.Fatal(err)
 		}
