@@ -83,7 +83,7 @@ func (f *Folder) PutFresh(ctx context.Context, key string, data []byte) error {
 		_ = f.root.Remove(key)
 		return f.failed(key, err)
 	}
-	return f.failed(key, f.sync(dir))
+	return f.named(key)
 }
 
 // put writes a file beside its place, makes it durable, and moves it there.
@@ -104,7 +104,17 @@ func (f *Folder) put(ctx context.Context, key string, data []byte, move func(fro
 		_ = f.root.Remove(from)
 		return f.failed(key, err)
 	}
-	return f.failed(key, f.sync(dir))
+	return f.named(key)
+}
+
+// named makes the name of an object durable. If its folder has gone, somebody has deleted the
+// object since it was put.
+func (f *Folder) named(key string) error {
+	err := f.sync(path.Dir(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return f.failed(key, err)
 }
 
 // begin writes a file, which the caller makes durable, and makes its folder. The file is nil

@@ -1,0 +1,28 @@
+package storage
+
+import (
+	"errors"
+	"testing"
+)
+
+// Another process deletes an object of a dataset that is gone as soon as it is there, and its
+// folder with it. Putting it has not failed.
+func TestAnObjectThatIsDeletedAtOnceWasPut(t *testing.T) {
+	f, err := OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	const key = "gone/0/a"
+	if err := f.put(t.Context(), key, []byte("x"), func(from, to string) error {
+		return errors.Join(f.root.Rename(from, to), f.Delete(t.Context(), to))
+	}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Stat(t.Context(), key); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	if err := errors.Join(f.PutFresh(t.Context(), key, []byte("x")), f.Delete(t.Context(), key), f.named(key)); err != nil {
+		t.Error(err)
+	}
+}
