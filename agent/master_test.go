@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -40,6 +41,9 @@ type master struct {
 	mute    bool
 }
 
+// longTTL is for sessions that a test does not mean to lose, on a busy machine either.
+const longTTL = time.Minute
+
 // newMaster plans the files of a spec's YAML and serves.
 func newMaster(t *testing.T, model, yaml, root string) *master {
 	t.Helper()
@@ -49,7 +53,7 @@ func newMaster(t *testing.T, model, yaml, root string) *master {
 	}
 	m := &master{t: t, spec: spec, root: root, changed: make(chan struct{}), asked: make(chan struct{}, 64)}
 	m.toy = toymaster.New(model, m.list()...)
-	m.toy.Identity, m.toy.Units = "files:"+spec.Name, 4096
+	m.toy.Identity, m.toy.Units, m.toy.TTLMillis = "files:"+spec.Name, 4096, uint32(longTTL.Milliseconds())
 	m.serve("127.0.0.1:0")
 	t.Cleanup(m.stop)
 	return m

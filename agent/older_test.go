@@ -86,7 +86,7 @@ func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 		t.Run(c.model, func(t *testing.T) {
 			folder := t.TempDir()
 			lines := oldInput(t, folder)
-			m := &wholeMaster{t: t, job: "default", model: c.model, state: filepath.Join(t.TempDir(), "state"),
+			m := &wholeMaster{t: t, job: "default", model: c.model, state: filepath.Join(t.TempDir(), "state"), node: "vm", // as then: the master waits for nobody else
 				source: func(_ context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error) {
 					return openMoved(t, folder, spec, known)
 				}}

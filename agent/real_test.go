@@ -135,7 +135,7 @@ func (m *realMaster) untilGone(rank uint32) {
 // docs/GUARANTEES.md, 5; internal/proof/chaos counts them.)
 func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 	root, begins := input(t, 30000, 7000)
-	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, 10*time.Second)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, longTTL)
 	left, right := socketIn(t), socketIn(t)
 	a := m.agent("left", left)
 	m.agent("right", right)
@@ -166,12 +166,13 @@ func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 			t.Fatalf("%s did not finish", name)
 		}
 	}
+	killed.await("never said") // all that it said is read
 	wantOnce(t, begins, applied(stays, killed, other, again), 0)
 }
 
 func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	root, begins := input(t, 3000, 1000)
-	m := newRealMaster(t, "private", fmt.Sprintf(leased, root), root, 5*time.Second)
+	m := newRealMaster(t, "private", fmt.Sprintf(leased, root), root, longTTL)
 	a := m.agent("node", socketIn(t))
 	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 64, Track: true}))(t)
@@ -215,7 +216,7 @@ func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 	for restarts := 1; restarts <= 2; restarts++ {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
 			root, begins := input(t, 3000, 3000)
-			m := newRealMaster(t, "private", fmt.Sprintf(lines, root)+"lease: {initial: 32KiB, min: 32KiB, max: 32KiB}\n", root, 5*time.Second)
+			m := newRealMaster(t, "private", fmt.Sprintf(lines, root)+"lease: {initial: 32KiB, min: 32KiB, max: 32KiB}\n", root, longTTL)
 			socket := socketIn(t)
 			a := m.agent("node", socket)
 			open := frame.Open{Dataset: "lines", Rows: 16, Track: true}
@@ -273,7 +274,7 @@ func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 
 func TestAShuffledPassGivesEachRecordOnce(t *testing.T) {
 	root, begins := input(t, 5000, 1300)
-	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, 5*time.Second)
+	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root)+"shuffle: {seed: 7, block: 700}\n", root, longTTL)
 	a := m.agent("node", socketIn(t))
 	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 100, Track: true}))(t)

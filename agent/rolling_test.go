@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -37,6 +38,7 @@ type wholeMaster struct {
 	job, model string
 	state      string
 	addr       string
+	node       string // name of the agent; "": node
 	source     realmaster.Opener
 	stop       func()
 }
@@ -61,7 +63,7 @@ func (m *wholeMaster) begin() {
 func (m *wholeMaster) start() {
 	m.t.Helper()
 	one := must(realmaster.New(realmaster.Config{Job: m.job, Model: m.model, Version: "test", State: m.state, Listen: m.addr, Logger: logger(m.t).With("who", "master"),
-		AheadSegments: 3, HeadPatience: 50 * time.Millisecond,
+		AheadSegments: 3, HeadPatience: 50 * time.Millisecond, SessionTTL: longTTL,
 		OpenSource: m.source}))(m.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -116,7 +118,7 @@ func (m *wholeMaster) until(what string, ok func(*pb.Dataset) bool) *pb.Dataset 
 
 func (m *wholeMaster) agent(t *testing.T) *running {
 	conn := m.conn()
-	return startWith(t, conn, agent.Config{Name: "node", Conn: conn, Socket: socketIn(t), Version: "test", ShareFrom: 1, Logger: logger(t).With("who", "agent"),
+	return startWith(t, conn, agent.Config{Name: cmp.Or(m.node, "node"), Conn: conn, Socket: socketIn(t), Version: "test", ShareFrom: 1, Logger: logger(t).With("who", "agent"),
 		Open: func(ctx context.Context, spec *dataset.Spec) (sources.Source, error) { return m.source(ctx, spec, nil) }})
 }
 
