@@ -216,7 +216,7 @@ func crashAt(t *testing.T, n int, kept bool) (commits int) {
 		if ctx.Err() != nil {
 			t.Fatalf("%s: does not end", what)
 		}
-		m := startMaster(t, st, func(c *serve.Config) { c.TTL = 2 * time.Second })
+		m := startMaster(t, st, func(c *serve.Config) { c.TTL = time.Minute })
 		var err error
 		if !ready {
 			err = m.tryApply()

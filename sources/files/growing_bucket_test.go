@@ -67,12 +67,13 @@ func TestObjectsWaitForSuccessOrRest(t *testing.T) {
 
 	b = newMemory()
 	s, after = grownBucket(t, b, Spec{Complete: completeRest}, nil), -1
+	s.spec.Rest = longRest
 	b.put(t, "new", []byte("new\n"))
 	if got := arrived(t, s, &after); got != "" {
 		t.Fatal(got)
 	}
 	was := s.list.growing.young["new"]
-	was.since = was.since.Add(-time.Minute)
+	was.since = was.since.Add(-time.Duration(longRest))
 	s.list.growing.young["new"] = was
 	if got := arrived(t, s, &after); got != "new" {
 		t.Fatal(got)

@@ -75,12 +75,13 @@ func TestAClockThatIsSetForwardMakesNoFileComplete(t *testing.T) {
 	// As if the wall clock was an hour behind when this began, and the file was written by
 	// it just before the clock was set.
 	s.list.growing.wall = s.list.growing.wall.Add(-time.Hour)
+	s.spec.Rest = longRest
 	drop(t, dir, "half", time.Hour)
 	if got := arrived(t, s, &after); got != "" {
 		t.Fatalf("%q is complete only by a clock that jumped", got)
 	}
 	for name, was := range s.list.growing.young {
-		was.since = was.since.Add(-11 * time.Second)
+		was.since = was.since.Add(-time.Duration(longRest))
 		s.list.growing.young[name] = was
 	}
 	if got := arrived(t, s, &after); got != "half" {

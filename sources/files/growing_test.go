@@ -67,7 +67,10 @@ func arrived(t *testing.T, s *Source, after *int64) string {
 
 func init() { dataset.Register(Kind) }
 
-const old = time.Hour
+const (
+	old      = time.Hour
+	longRest = dataset.Duration(10 * time.Minute) // of tests in which a file must be young still when they look
+)
 
 func TestFilesThatComeLaterAreListedOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -100,6 +103,7 @@ func TestFilesThatComeLaterAreListedOnce(t *testing.T) {
 func TestAFileThatIsWrittenJustNowWaits(t *testing.T) {
 	dir := t.TempDir()
 	s, after := grown(t, dir, completeRest, nil), int64(-1)
+	s.spec.Rest = longRest
 	drop(t, dir, "new", 0)
 	drop(t, dir, "of the future", -time.Hour)
 	if got := arrived(t, s, &after); got != "" {
@@ -107,14 +111,14 @@ func TestAFileThatIsWrittenJustNowWaits(t *testing.T) {
 	}
 	// The clock of whoever wrote it is ahead: it counts how long it has not changed.
 	for name, was := range s.list.growing.young {
-		was.since = was.since.Add(-11 * time.Second)
+		was.since = was.since.Add(-time.Duration(longRest))
 		s.list.growing.young[name] = was
 	}
 	drop(t, dir, "new", time.Second) // it was changed
 	if got := arrived(t, s, &after); got != "of the future" {
 		t.Fatal(got)
 	}
-	drop(t, dir, "new", 11*time.Second)
+	drop(t, dir, "new", time.Duration(longRest))
 	if got := arrived(t, s, &after); got != "new" {
 		t.Fatal(got)
 	}
