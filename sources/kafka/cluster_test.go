@@ -22,7 +22,7 @@ import (
 // leads waits until a broker leads the only partition with so many in sync.
 func leads(t *testing.T, b *testbroker.Broker, topic string, id, inSync int) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		leader, all, err := b.Leader(t.Context(), topic, 0)
 		if err == nil && leader == id && len(all) >= inSync {
@@ -115,7 +115,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 
 	r := &reading{t: t, s: s}
 	var err error
-	for deadline := time.Now().Add(60 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		err = r.attempt(whole, loc, func(int) {})
 		var again *sources.Temporary
 		if !errors.As(err, &again) || time.Now().After(deadline) {
@@ -222,7 +222,7 @@ func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 // asked asks until the answer is not a temporary error.
 func asked[T any](t *testing.T, ask func() (T, error)) T {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		answer, err := ask()
 		var again *sources.Temporary
 		if err == nil {

@@ -35,7 +35,7 @@ type txnWriter struct {
 
 func startWriter(t *testing.T, addr, topic string) *txnWriter {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own ends before its clean-up
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // the test's own ends before its clean-up
 	cmd := exec.CommandContext(ctx, python(), "testdata/transactions.py", addr, topic, topic)
 	var said strings.Builder
 	cmd.Stderr = &said

@@ -230,7 +230,7 @@ func trim(t testing.TB, b *testbroker.Pulsar, topic string, partitions int) {
 		var before, now internalStats
 		stats(t, b, name, &before)
 		admincall(t, b, "PUT", path+"/unload", nil)
-		deadline := time.Now().Add(60 * time.Second)
+		deadline := time.Now().Add(3 * time.Minute)
 		for {
 			stats(t, b, name, &now)
 			if now.Ledgers[0].Ledger > before.Ledgers[len(before.Ledgers)-1].Ledger {

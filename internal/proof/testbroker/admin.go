@@ -61,7 +61,7 @@ func (b *Broker) waitForTopic(ctx context.Context, name string, partitions int) 
 	for p := range partitions {
 		ask[name] = append(ask[name], kafkago.LastOffsetOf(p))
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
 		client, done := b.Client() // a new one has no old layout

@@ -194,7 +194,7 @@ func (b *Broker) leads(ctx context.Context, client *kafkago.Client, ask map[stri
 // Client is a client of the plain listener.
 func (b *Broker) Client() (client *kafkago.Client, closeIdle func()) {
 	tr := &kafkago.Transport{MetadataTTL: time.Second, IdleTimeout: 5 * time.Second}
-	return &kafkago.Client{Addr: kafkago.TCP(b.Addr()), Transport: tr, Timeout: 10 * time.Second}, tr.CloseIdleConnections
+	return &kafkago.Client{Addr: kafkago.TCP(b.Addr()), Transport: tr, Timeout: time.Minute}, tr.CloseIdleConnections
 }
 
 // Close ends the broker, and with the first all others, and removes their folders.

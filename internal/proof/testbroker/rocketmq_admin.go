@@ -17,7 +17,7 @@ const (
 	codeDeleteTopic        = 215
 	codeDeleteTopicInNames = 216
 	codeDeleteExpired      = 329
-	topicReadyWithin       = 60 * time.Second
+	topicReadyWithin       = 3 * time.Minute
 )
 
 // CreateTopic makes a topic with that many queues on every master, or gives it more,
