@@ -183,17 +183,6 @@ func masterArgs(*world) []string {
 
 func runArgs(w *world) []string { return []string{"run", "-f", "clicks.yaml", "--", w.self(modeHang)} }
 
-func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
-	w := newWorld(t)
-	p := w.up()
-	p.signal(os.Interrupt)
-	p.signal(os.Interrupt) // the terminal's, passed on by a wrapper
-	if r := p.wait(); r.code != exitOK {
-		t.Errorf("%+v", r)
-	}
-	w.nothingLeft()
-}
-
 func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	w := newWorld(t)
 	up := w.up()

@@ -30,23 +30,25 @@ func watchSignals(cancel func()) *stops {
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	go func() {
-		var last time.Time
-		for n := int32(0); ; {
-			sig := <-signals
-			if n > 0 && time.Since(last) < echo {
-				continue
-			}
-			n, last = n+1, time.Now()
-			select {
-			case s.seen <- sig:
-			default:
-			}
-			cancel()
-			if n >= s.patience.Load() {
-				os.Exit(exitForced)
-			}
-		}
-	}()
+	go s.watch(signals, cancel, os.Exit)
 	return s
+}
+
+// watch handles signals until their channel is closed.
+func (s *stops) watch(signals <-chan os.Signal, cancel func(), exit func(int)) {
+	n, last := int32(0), time.Time{}
+	for sig := range signals {
+		if n > 0 && time.Since(last) < echo {
+			continue
+		}
+		n, last = n+1, time.Now()
+		select {
+		case s.seen <- sig:
+		default:
+		}
+		cancel()
+		if n >= s.patience.Load() {
+			exit(exitForced)
+		}
+	}
 }
