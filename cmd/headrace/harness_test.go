@@ -73,7 +73,8 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.path("home"), "XDG_STATE_HOME=" + w.path("state"), "XDG_RUNTIME_DIR=" + w.path("run")}
+	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.path("home"), "XDG_STATE_HOME=" + w.path("state"), "XDG_RUNTIME_DIR=" + w.path("run"),
+		"HEADRACE_SESSION_TTL=20s"} // on a busy machine a start, or a write to the disk, may take longer than the default
 	return w
 }
 
@@ -156,7 +157,7 @@ func (w *world) startProgram(program string, args ...string) *proc {
 	p.cmd.Dir, p.cmd.Env = w.dir, w.env
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p.cmd.WaitDelay = 5 * time.Second
+	p.cmd.WaitDelay = time.Minute
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
