@@ -109,11 +109,7 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 			SendTimeout:             -1, // else the library leaves a goroutine for that long
 			BatchingMaxPublishDelay: time.Second, BatchingMaxMessages: uint(1 + p.rng.IntN(1000)), BatchingMaxSize: 1 << 20,
 			DisableBatching: len(records) < 200 && p.rng.IntN(4) == 0}
-		pr, err := shared.client.CreateProducer(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, pr)
+		all = append(all, producerOf(t, shared.client, o))
 	}
 	var failed atomic.Pointer[error]
 	for _, r := range records {
@@ -201,11 +197,7 @@ func TestConformance(t *testing.T) {
 // connect makes the connection that all producers of the tests share.
 func connect(t testing.TB, b *testbroker.Pulsar) {
 	t.Helper()
-	p, err := shared.client.CreateProducer(client.ProducerOptions{Topic: newTopic(t, b, 0), SendTimeout: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Close()
+	producerOf(t, shared.client, client.ProducerOptions{Topic: newTopic(t, b, 0), SendTimeout: -1}).Close()
 }
 
 func deleteTopic(t testing.TB, b *testbroker.Pulsar, topic string, partitions int) {

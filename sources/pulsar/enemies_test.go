@@ -162,10 +162,7 @@ func TestWhatPulsarsTimersDeleteIsNamed(t *testing.T) {
 			if err := s.Begin(t.Context(), ids); err != nil {
 				t.Fatal(err)
 			}
-			p, err := c.CreateProducer(client.ProducerOptions{Topic: topic, SendTimeout: -1, DisableBatching: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := producerOf(t, c, client.ProducerOptions{Topic: topic, SendTimeout: -1, DisableBatching: true})
 			for range 23 { // four ledgers and a half, of 5 KB each
 				send(t, p, &client.ProducerMessage{Payload: make([]byte, 1000)})
 			}

@@ -45,10 +45,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.CreateProducer(client.ProducerOptions{Topic: topic, SendTimeout: -1, BatchingMaxMessages: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := producerOf(t, c, client.ProducerOptions{Topic: topic, SendTimeout: -1, BatchingMaxMessages: 2})
 	var want []string
 	for i := range n {
 		v := fmt.Sprintf("%d %s", i, strings.Repeat("x", 1000))

@@ -20,12 +20,24 @@ import (
 func producer(t testing.TB, o client.ProducerOptions) client.Producer {
 	t.Helper()
 	o.SendTimeout = -1
-	p, err := shared.client.CreateProducer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := producerOf(t, shared.client, o)
 	t.Cleanup(p.Close)
 	return p
+}
+
+// producerOf tries until the broker has a producer. The official client gives the broker ten
+// seconds for it, and a busy machine may need longer.
+func producerOf(t testing.TB, c client.Client, o client.ProducerOptions) client.Producer {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		p, err := c.CreateProducer(o)
+		if err == nil {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func send(t testing.TB, p client.Producer, m *client.ProducerMessage) client.MessageID {
