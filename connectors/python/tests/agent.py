@@ -128,7 +128,7 @@ class Agent:
 
     # What a test does.
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
         """Waits for a condition over what was heard; fails the test in time."""
         with self.changed:
             assert self.changed.wait_for(lambda: bool(condition()) or self.errors, seconds), f"{condition} in time"
@@ -401,7 +401,7 @@ class Agent:
             self._send(stream.data, END, number)
 
 
-def poll(condition: Callable[[], Any], seconds: float = 60) -> None:
+def poll(condition: Callable[[], Any], seconds: float = 120) -> None:
     """Waits for something that gives no signal; fails the test in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -403,12 +403,12 @@ def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged(monkeypatch
 
 def test_an_agent_that_hangs_counts_as_gone(agents: Agents) -> None:
     agent = agents(model="private", ttl_ms=2000)
-    with headrace.dataset("clicks").batches(10) as stream:
-        next(stream)
-        stream.step()
-        agent.pong = False
-        agent.hold = True
-        with pytest.raises(headrace.Fenced, match="was not heard"):
+    with pytest.raises(headrace.Fenced, match="was not heard"):
+        with headrace.dataset("clicks").batches(10) as stream:
+            next(stream)
+            stream.step()
+            agent.pong = False
+            agent.hold = True
             while True:
                 next(stream)
                 stream.step()

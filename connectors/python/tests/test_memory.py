@@ -95,13 +95,15 @@ def test_what_fails_in_a_thread_is_raised() -> None:
 
 
 def test_nothing_is_copied_any_more_when_a_signal_ends_it() -> None:
-    begun, ended = threading.Event(), threading.Event()
+    begun, rings_now, ended = threading.Event(), threading.Event(), threading.Event()
 
     def run(job: int) -> None:
         if threading.current_thread() is threading.main_thread():
             assert begun.wait(60)
+            rings_now.set()
             signal.raise_signal(signal.SIGALRM)
         begun.set()
+        assert rings_now.wait(60)  # each of the two has one of the jobs
         time.sleep(0.05)
         ended.set()
 

@@ -21,7 +21,7 @@ def test_old_checkpoints_go_unbound_first_and_pinned_ones_stay(agents: Agents, t
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=2) as ck:
         paths = []
         for n in range(5):
-            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.ones(n)}).wait(10))
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.ones(n)}).wait(60))
             if n == 0:
                 Path(paths[0], manifest.FILE_NAME + ".pinned").touch()
         ck.close()
@@ -40,7 +40,7 @@ def test_a_half_checkpoint_of_long_ago_goes_and_a_strangers_folder_stays(agents:
         for path in (folder, folder / "state.safetensors"):
             os.utime(path, (1, 1))
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
-        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
     assert sorted(os.listdir(tmp_path)) == sorted(["notes", other.name, os.path.basename(new)])
 
 
@@ -122,7 +122,7 @@ def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
         theirs.mkdir()
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 86_400)
-        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
         assert theirs.is_dir()
 
 
@@ -137,5 +137,5 @@ def test_a_clock_that_was_ahead_from_the_start_makes_no_save_half_that_goes_on(
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 86_400)
         monkeypatch.setattr(_retain, "_CLOCK", _retain._CLOCK + 86_400)
-        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(10)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
         assert theirs.is_dir()

@@ -14,6 +14,7 @@ import headrace
 import numpy as np
 import pytest
 from agent import CLOSE, ERROR, OPEN, PAUSE, STATE, STATS, STEP, Agent, poll
+from headrace import _feed
 from headrace._credits import Credits
 
 Agents = Callable[..., Agent]
@@ -235,17 +236,31 @@ def test_hundred_held_batches_keep_their_own_bytes(agents: Agents, way: dict[str
         assert np.array_equal(own["mask"], ids[:, None] % np.array([2, 3, 5]) != 0)
 
 
-def test_a_slow_trainer_has_two_batches_out_and_a_fast_one_whole_frames(agents: Agents) -> None:
+class Clock:
+    """Moves only when the test moves it: no machine is slow."""
+
+    now = 1.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_slow_trainer_has_two_batches_out_and_a_fast_one_whole_frames(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(_feed, "time", clock)
     agent = agents(total=20_000, per_frame=64)
     with headrace.dataset("clicks").batches(10) as stream:
         for _ in range(4):
             next(stream)
-            time.sleep(0.03)  # the trainer's own work
+            clock.now += 0.03  # the trainer's own work
             stream.step()
         ahead = agent.streams[1].sent - stream.stats().batches
         assert ahead <= 2
         for _ in range(1500):
             next(stream)
+            clock.now += 1e-5
             stream.step()
         assert max(agent.credits) > 8
         assert sum(agent.credits) - stream.stats().batches <= 2 * 1024
@@ -317,13 +332,20 @@ def test_keyboard_interrupt_in_next_loses_nothing(agents: Agents, way: dict[str,
     agent = agents(total=100, per_frame=2, **way)
     agent.hold = True
     ids = []
+
+    def interrupt() -> None:
+        agent.wait(lambda: agent.credits)  # next() has asked, and waits
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+
     with headrace.dataset("clicks").batches(10) as stream:
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        interrupting = threading.Thread(target=interrupt)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):
+                interrupting.start()
                 next(stream)
         finally:
+            interrupting.join()
             signal.signal(signal.SIGALRM, before)
         agent.release()
         for b in stream:

@@ -150,7 +150,7 @@ def test_waiting_for_an_end_that_only_we_hold_up_is_said(
     thread.start()
     poll(lambda: "holds 1 unstepped" in caplog.text)
     stream.step()
-    thread.join(10)
+    thread.join(60)
     stream.close()
 
 

@@ -53,7 +53,7 @@ def test_what_a_process_says_goes_before_what_its_dataset_says(
                 ids += b["id"].tolist()
                 step = stream.step()
                 if first:
-                    ck.save(step, {"ids": np.array(ids)}).wait(20)
+                    ck.save(step, {"ids": np.array(ids)}).wait(60)
                     break
         headrace.shutdown()
     assert sorted(ids) == list(range(n))
