@@ -27,7 +27,7 @@
 //	fate.go       how a process ended, as its parent says
 //	alone.go      records that may crash their trainer leave one by one
 //	patience.go   how long such a record waits for the step of another
-//	process.go    pidfds: exits noticed, processes ended
+//	process.go    pidfds: exits noticed and numbered in their order, processes ended
 //	data.go       ATTACH, CREDIT
 //	stream.go     one stream: its leases, queue and credit
 //	read.go       leases to runs of records

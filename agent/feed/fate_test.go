@@ -1,10 +1,11 @@
 package feed
 
 import (
+	"os/exec"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,12 +31,12 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 		d := &departures{}
 		srv := &Server{cfg: Config{Desk: d}, trainers: map[uint32]*trainer{}, stopped: t.Context()}
 		ended := func(number uint32) *trainer {
-			p := &process{exited: make(chan struct{}), at: time.Now()}
+			p := &process{exited: make(chan struct{})}
+			ends.hasEnded(p)
 			close(p.exited)
 			k := &trainer{srv: srv, number: number, group: int(number), proc: p, cred: &unix.Ucred{}, left: make(chan struct{})}
 			k.isolates.Store(true)
 			srv.trainers[number] = k
-			time.Sleep(time.Millisecond)
 			return k
 		}
 		for _, k := range []*trainer{ended(2), ended(1)} {
@@ -64,6 +65,47 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 	})
 }
 
+// They end within less time than anybody takes to look: nothing else of this process runs meanwhile.
+func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const count = 5
+	var all []*process
+	for range count {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p, err := watch(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			p.close()
+		})
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if _, _, errno := unix.RawSyscall(unix.SYS_KILL, uintptr(p.pid), uintptr(unix.SIGKILL), 0); errno != 0 {
+			t.Fatal(errno)
+		}
+		if _, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(p.pid), 0, unix.WEXITED|unix.WNOWAIT, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	for _, p := range []int{3, 0, 4, 2, 1} { // in whatever order we look
+		<-all[p].exited
+	}
+	for i, p := range all {
+		for k, o := range all {
+			if got := p.endedBefore(o); got != (i < k) {
+				t.Errorf("process %d has ended before process %d: %v", i, k, got)
+			}
+		}
+	}
+}
+
 // refusing is a Desk that takes nobody in, when the test lets it answer.
 type refusing struct {
 	Desk
@@ -86,9 +128,9 @@ func TestATrainersEndDoesNotWaitForOneThatWasRefused(t *testing.T) {
 		srv := &Server{cfg: Config{Desk: d}, trainers: map[uint32]*trainer{}, stopped: t.Context()}
 		srv.stepFiles = stepFiles{srv: srv, known: map[frame.Incarnation]uint32{}}
 		ended := func() *trainer {
-			p := &process{exited: make(chan struct{}), at: time.Now()}
+			p := &process{exited: make(chan struct{})}
+			ends.hasEnded(p)
 			close(p.exited)
-			time.Sleep(time.Millisecond)
 			return &trainer{srv: srv, proc: p, left: make(chan struct{})}
 		}
 		refused, later := ended(), ended()

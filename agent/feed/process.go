@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,7 @@ type process struct {
 	pid    int
 	fd     *os.File
 	exited chan struct{} // closed when it has ended
-	at     time.Time     // set before that: when that was seen
+	order  uint64        // its number among those that have ended; 0: not known yet. exits guards it
 	close  func()
 }
 
@@ -33,7 +32,7 @@ func watch(pid int) (*process, error) {
 	p := &process{pid: pid, exited: make(chan struct{})}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {
-		p.at = time.Now()
+		ends.hasEnded(p)
 		close(p.exited)
 		p.close = func() {}
 		return p, nil
@@ -47,16 +46,21 @@ func watch(pid int) (*process, error) {
 		_ = p.fd.Close()
 		return nil, fmt.Errorf("%w: %w", errNoProcess, err)
 	}
+	if err := ends.add(p, fd); err != nil {
+		_ = p.fd.Close()
+		return nil, fmt.Errorf("%w: %w", errNoProcess, err)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// The runtime's poller wakes us when the pidfd is readable: it has ended.
 		err := raw.Read(readable)
 		if err == nil {
-			p.at = time.Now()
+			ends.seen(p, fd)
 			close(p.exited)
 		}
 	})
 	p.close = sync.OnceFunc(func() {
+		ends.remove(fd)
 		_ = p.fd.Close()
 		wg.Wait()
 	})
@@ -89,13 +93,90 @@ func (p *process) gone() (ended bool) {
 	return ended
 }
 
-// endedBefore says whether p has ended, and before o, which has.
+// endedBefore says whether p has ended, and before o, which has and is known to.
 func (p *process) endedBefore(o *process) bool {
-	select {
-	case <-p.exited:
-		return p.at.Before(o.at)
-	default:
-		return false
+	ends.mu.Lock()
+	defer ends.mu.Unlock()
+	return p.order != 0 && p.order < o.order
+}
+
+// exits numbers processes in the order in which they end. On a busy machine we look when
+// several have ended, and the runtime's poller does not tell which one was the first. The list
+// of an epoll instance of ours does: the kernel appends each process at its end.
+type exits struct {
+	mu    sync.Mutex
+	epoll int                // only while some process is watched
+	of    map[int32]*process // by pidfd; those that are watched and have no number yet
+	last  uint64
+}
+
+var ends exits
+
+func (x *exits) add(p *process, fd int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.of) == 0 {
+		epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("epoll_create: %w", err)
+		}
+		x.epoll, x.of = epoll, map[int32]*process{}
+	}
+	x.of[int32(fd)] = p
+	if err := unix.EpollCtl(x.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		x.drop(int32(fd))
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+func (x *exits) remove(fd int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(int32(fd))
+}
+
+// drop ends the watch of a pidfd. x.mu is held.
+func (x *exits) drop(fd int32) {
+	if x.of[fd] == nil {
+		return
+	}
+	_ = unix.EpollCtl(x.epoll, unix.EPOLL_CTL_DEL, int(fd), nil)
+	if delete(x.of, fd); len(x.of) == 0 {
+		_ = unix.Close(x.epoll)
+	}
+}
+
+// hasEnded numbers a process that had ended before it could be watched.
+func (x *exits) hasEnded(p *process) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.number(p)
+}
+
+func (x *exits) number(p *process) {
+	x.last++
+	p.order = x.last
+}
+
+// seen numbers all that have ended up to p, whose end was just seen.
+func (x *exits) seen(p *process, fd int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	// The kernel tells the runtime's poller and ours one after the other, so it may take a moment.
+	for tries := 0; tries < 1000 && x.of[int32(fd)] == p; tries++ {
+		var some [16]unix.EpollEvent
+		n, err := unix.EpollWait(x.epoll, some[:], 0)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		for _, e := range some[:max(n, 0)] {
+			x.number(x.of[e.Fd])
+			x.drop(e.Fd)
+		}
+	}
+	if p.order == 0 { // nothing tells, or its watch has ended
+		x.number(p)
 	}
 }
 
