@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import pytest
 
-from demo_run import TOPIC_RECORDS, Run, all_four_were_killed, nothing_is_lost, run_of, the_rival_had_the_same
+from demo_run import (
+    TOPIC_KILLS,
+    TOPIC_RECORDS,
+    Run,
+    all_four_were_killed,
+    nothing_is_lost,
+    run_of,
+    the_rival_had_the_same,
+)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run_of(tmp_path_factory.mktemp("quickstart"), TOPIC_RECORDS, "--source", "pulsar")
+    return run_of(tmp_path_factory.mktemp("quickstart"), TOPIC_RECORDS, TOPIC_KILLS, "--source", "pulsar")
 
 
 def test_no_record_is_lost_and_each_repeat_has_its_reason(run: Run) -> None:
-    nothing_is_lost(run.report, TOPIC_RECORDS)
+    nothing_is_lost(run.report, run.records)
 
 
 def test_the_broker_was_killed_too_and_records_came_after_it(run: Run) -> None:
