@@ -184,8 +184,13 @@ def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: b
     with subprocess.Popen(demo(folder, *flags), stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
                           env={**os.environ, "TMPDIR": str(scratch)}) as process:
         assert process.stdout
-        seen = next((line for line in process.stdout if stage in line), None)
-        assert seen, f"it ended before {stage!r}"
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if stage in line:
+                break
+        else:
+            raise AssertionError(f"it ended before {stage!r}:\n{''.join(said)}")
         running = processes_of(folder)
         assert any(runs in line for line in running)
         # Another demo may run on this machine: these are ours. Trainers name the model.

@@ -30,7 +30,7 @@ type Options struct {
 
 const (
 	tick  = 250 * time.Millisecond
-	stuck = time.Minute     // without one more row applied, the demo gives up
+	stuck = 2 * time.Minute // without one more row applied, the demo gives up
 	grace = 5 * time.Second // between SIGTERM and SIGKILL
 )
 

@@ -20,7 +20,7 @@ import (
 // resolution of release_ms.
 const poll = 10 * time.Millisecond
 
-const applyWithin = time.Minute
+const applyWithin = 2 * time.Minute
 
 // ledger asks the master what any tool may ask.
 type ledger struct {

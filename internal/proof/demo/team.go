@@ -180,9 +180,12 @@ func (t *team) trainerReads(ctx context.Context, l *ledger, rank int) error {
 	}
 }
 
+// answersWithin ends a hang: on a busy machine a start takes long.
+const answersWithin = 2 * time.Minute
+
 // answer waits until wait returns, p has ended, or it took too long.
 func answer(ctx context.Context, p *process, wait func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	answered := make(chan error, 1)
 	go func() { answered <- wait(ctx) }() // ends with ctx
