@@ -31,6 +31,7 @@ decode:
 
 # Whoever is started again is back before it, on a slow machine too.
 TTL = "20s"
+HANGS = 300.0  # seconds: whoever has not ended by then, or said what is waited for, never will
 
 
 @pytest.fixture(scope="session")
@@ -60,13 +61,13 @@ class Trainer:
 
     def printed(self, lines: int) -> None:
         """Waits until it has printed that many lines."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGS
         while self.log.read_text().count("\n") < lines:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.005)
 
-    def ended(self, within: float = 120) -> str:
+    def ended(self, within: float = HANGS) -> str:
         """Everything that it printed, once it has ended."""
         try:
             self.process.wait(within)
@@ -123,7 +124,7 @@ class Job:
         return process
 
     def await_socket(self, process: subprocess.Popen[Any]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGS
         while not os.path.exists(self.socket):
             assert process.poll() is None, self.logs()
             assert time.monotonic() < deadline, self.logs()

@@ -149,7 +149,7 @@ def run(
     plan: list[dict[str, Any]],
     prepare: Callable[[Any], Input],
     passes: int = 2,
-    patience: float = 120,
+    patience: float = 300,
 ) -> Runs:
     """A job with this plan of groups; the last one reads to the end. prepare gives the
     job its dataset `rows`, and says what is in it."""

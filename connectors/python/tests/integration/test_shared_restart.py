@@ -63,7 +63,7 @@ def test_a_job_that_was_killed_as_a_whole_and_starts_again_at_once_restores(job:
 
     Path(job.socket).unlink(missing_ok=True)
     job.await_socket(job.start("agent", "--name", again, "--socket", job.socket, *roots))
-    out = trainer(job, 0).ended(120)
+    out = trainer(job, 0).ended()
     (saved,) = manifest.find(str(job.folder / "ckpt"))
     assert f"restored {saved.folder}\n" in out, out + job.logs()
     ids = sorted(int(i) for line in out.splitlines() if line.startswith("ids ") for i in line.split()[1:])
@@ -82,7 +82,7 @@ def test_where_others_live_on_nothing_is_restored(job: Any) -> None:
     again = trainer(job, 0)
     poll(lambda: "restored" in again.log.read_text(), 120)
     (job.folder / "go").touch()
-    out = again.ended(120)
+    out = again.ended()
     assert "restored None\n" in out, out + job.logs()
     assert "is not restored: the model outlives its workers" in out
     assert other.process.wait(120) == 0, other.log.read_text()
