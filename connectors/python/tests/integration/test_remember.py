@@ -25,7 +25,7 @@ lease: {{initial: 1KiB, min: 1KiB, max: 4KiB}}
 """
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("late", ["read", "skip"])
 def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, late: str) -> None:
     seed = time.time_ns()
