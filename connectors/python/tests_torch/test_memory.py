@@ -21,7 +21,7 @@ def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(jo
     def life(dies: int) -> str:
         env = {**job.env, "HEADRACE_MEMORY_DIR": str(memory), "DIES": str(dies)}
         done = subprocess.run(
-            [sys.executable, flash.__file__], cwd=job.folder, env=env, capture_output=True, text=True, timeout=300
+            [sys.executable, flash.__file__], cwd=job.folder, env=env, capture_output=True, text=True, timeout=1500
         )
         text = done.stdout + done.stderr
         assert (done.returncode != 0) == (dies > 0), text + job.logs()

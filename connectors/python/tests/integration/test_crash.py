@@ -207,7 +207,7 @@ class Job:
 
     def command(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.binary, *args], env={**self.env, **env}, cwd=self.folder, capture_output=True, text=True, timeout=240
+            [self.binary, *args], env={**self.env, **env}, cwd=self.folder, capture_output=True, text=True, timeout=800
         )
 
     def run(self, *args: str, model: str = "shared", **env: str) -> subprocess.CompletedProcess[str]:

@@ -100,7 +100,7 @@ class Project:
 
     def headrace(self, *args: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [self.binary, *args], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=200
+            [self.binary, *args], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=800
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done
@@ -227,7 +227,7 @@ def test_several_ranks_are_refused_and_write_no_checkpoint(project: Project, rng
         env=project.env,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
     )
     assert done.returncode == 1
     assert "trains one model in one process. Start one, with --nproc-per-node 1" in done.stderr, done.stderr
@@ -254,7 +254,7 @@ def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
             env=project.env,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=800,
         )
         assert done.returncode == 0, done.stderr
         assert "end of data: 100 records in this run" in done.stdout
@@ -270,7 +270,7 @@ def test_a_loss_that_is_no_number_ends_the_program_before_it_is_saved(project: P
     assert program.count("    return loss\n") == 1
     (project.folder / "train.py").write_text(program.replace("    return loss\n", "    return np.nan\n"))
     done = subprocess.run(
-        [project.binary, *run], cwd=project.folder, env=project.env, capture_output=True, text=True, timeout=200
+        [project.binary, *run], cwd=project.folder, env=project.env, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 1
     assert "the loss is nan after step 0: look at the records (headrace peek data)" in done.stderr, done.stderr

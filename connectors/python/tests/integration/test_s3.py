@@ -379,7 +379,7 @@ def test_init_looks_at_a_bucket(job: Any, server: Server, kind: str, one: bool) 
 
     def headrace(*args: str) -> str:
         env = {**job.env, **server.env, "PATH": f"{Path(sys.executable).parent}:{job.env['PATH']}"}
-        done = subprocess.run([job.binary, *args], cwd=project, env=env, capture_output=True, text=True, timeout=200)
+        done = subprocess.run([job.binary, *args], cwd=project, env=env, capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -211,7 +211,7 @@ def test_what_killed_ranks_left_in_memory_goes_to_the_bucket_with_all_parts(job:
     how = settings(job, 0, n, 20, options={"memory": True}, each=True, die="sealed", die_after=13, victim=1)
     args = ["run", "--model", "replicated", "-f", str(job.folder / "rows.yaml"), "--nproc-per-node", "2"]
     args += ["--max-restarts", "2", "--http", "off", "--socket", job.socket, "--", sys.executable, str(program)]
-    out = subprocess.run([job.binary, *args], env={**job.env, **how}, capture_output=True, text=True, timeout=240)
+    out = subprocess.run([job.binary, *args], env={**job.env, **how}, capture_output=True, text=True, timeout=800)
     text = out.stdout + out.stderr
     assert out.returncode == 0, text
     assert "dies at sealed 13" in text, text
