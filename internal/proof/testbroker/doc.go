@@ -6,6 +6,7 @@
 // cache folder. Of the product only `headrace demo` uses it.
 //
 //	install.go     jars from Maven Central, once per machine
+//	classes.go     the classes of those jars in a form that a JVM reads quickly
 //	properties.go  Kafka's configuration, and who may log in
 //	ports.go       ports that nobody is given by accident
 //	kafka.go       Kafka: one broker or a few

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -48,6 +49,7 @@ type Broker struct {
 	process
 	opts      Options
 	lib       string
+	classes   classes
 	clusterID string
 	id        int       // 1 is the controller too
 	others    []*Broker // of the first: those with id 2 and on
@@ -61,7 +63,26 @@ func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{opts: opts, lib: lib, id: 1}
+	c, err := kafka.classes(ctx, lib, func(ctx context.Context, write classes) error {
+		b, err := startKafka(ctx, Options{}, lib, write)
+		if err != nil {
+			return err
+		}
+		a := NewAppender(b.Addr(), "t")
+		defer a.Close()
+		if err = b.CreateTopic(ctx, "t", 1, nil); err == nil {
+			err = a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, 0, func() {})
+		}
+		return errors.Join(err, b.end(syscall.SIGTERM, startWithin), b.Close())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return startKafka(ctx, opts, lib, c)
+}
+
+func startKafka(ctx context.Context, opts Options, lib string, c classes) (*Broker, error) {
+	b := &Broker{opts: opts, lib: lib, classes: c, id: 1}
 	if err := b.createAll(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -76,7 +97,7 @@ func (b *Broker) createAll(ctx context.Context) error {
 	b.clusterID = base64.RawURLEncoding.EncodeToString(id[:])
 	all := []*Broker{b}
 	for id := 2; id <= b.opts.Brokers; id++ {
-		b.others = append(b.others, &Broker{opts: b.opts, lib: b.lib, id: id, clusterID: b.clusterID})
+		b.others = append(b.others, &Broker{opts: b.opts, lib: b.lib, classes: b.classes, id: id, clusterID: b.clusterID})
 	}
 	all = append(all, b.others...)
 	ports, err := freePorts(portsEach * len(all)) // of all at once: none is given twice
@@ -116,8 +137,9 @@ func (b *Broker) create(ctx context.Context) error {
 	if err := os.WriteFile(file, []byte(b.properties()), 0o600); err != nil {
 		return err
 	}
-	format := exec.CommandContext(ctx, "java", append([]string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", b.classpath(), "kafka.tools.StorageTool"}, b.formatArgs(file)...)...)
+	args := append([]string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, b.classes.read().options()...)
+	args = append(args, "-cp", b.classpath(), "kafka.tools.StorageTool")
+	format := exec.CommandContext(ctx, "java", append(args, b.formatArgs(file)...)...)
 	if out, err := format.CombinedOutput(); err != nil {
 		return fmt.Errorf("formatting Kafka's folder: %w\n%s", err, out)
 	}
@@ -137,6 +159,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	if !b.opts.Fast {
 		args = append(args, "-XX:TieredStopAtLevel=1")
 	}
+	args = append(args, b.classes.options()...)
 	cmd := exec.Command("java", append(args, "-cp", b.classpath(), "kafka.Kafka", b.propertiesFile())...)
 	// Ready is when each partition's leader answers for it: some tenths of a second
 	// after the broker says that it is started.

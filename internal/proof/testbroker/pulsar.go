@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -49,10 +50,11 @@ type PulsarOptions struct {
 // methods that start and end it are for one goroutine.
 type Pulsar struct {
 	process
-	opts  PulsarOptions
-	lib   string
-	ports []int // the protocol's, the admin API's
-	token string
+	opts    PulsarOptions
+	lib     string
+	classes classes
+	ports   []int // the protocol's, the admin API's
+	token   string
 }
 
 // StartPulsar returns when topics can be made, written and read.
@@ -61,7 +63,24 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Pulsar{opts: opts, lib: lib}
+	c, err := pulsarJars.classes(ctx, lib, func(ctx context.Context, write classes) error {
+		b, err := startPulsar(ctx, PulsarOptions{}, lib, write)
+		if err != nil {
+			return err
+		}
+		if err = b.CreateTopic(ctx, "t", 1); err == nil {
+			err = b.appendOne(ctx, "t")
+		}
+		return errors.Join(err, b.end(syscall.SIGTERM, startWithin), b.Close())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return startPulsar(ctx, opts, lib, c)
+}
+
+func startPulsar(ctx context.Context, opts PulsarOptions, lib string, c classes) (_ *Pulsar, err error) {
+	b := &Pulsar{opts: opts, lib: lib, classes: c}
 	if b.ports, err = freePorts(2); err != nil {
 		return nil, err
 	}
@@ -98,10 +117,11 @@ func (b *Pulsar) logConfig() string  { return filepath.Join(b.dir, "log4j2.xml")
 // Start starts a broker that was stopped or killed, on the same folder and ports.
 func (b *Pulsar) Start(ctx context.Context) error {
 	// The quick compiler only: no test runs long enough to be paid back for the other.
-	cmd := exec.Command("java", "-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
+	args := append([]string{"-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, b.classes.options()...)
+	args = append(args, "-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
 		"org.apache.pulsar.PulsarStandaloneStarter", "--config", b.configFile(), "--no-functions-worker", "--no-stream-storage",
 		"-a", "127.0.0.1", "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
+	cmd := exec.Command("java", args...)
 	cmd.Dir = b.dir // it writes files where it is started
 	return b.start(ctx, cmd, b.opts.Log, b.answers)
 }

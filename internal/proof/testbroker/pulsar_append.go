@@ -45,6 +45,15 @@ func NewPulsarAppender(b *Pulsar, topic string) (*PulsarAppender, error) {
 	return &PulsarAppender{topic: topic, client: c, producers: map[int]pulsar.Producer{}, tails: map[int]*pulsarTail{}}, err
 }
 
+func (b *Pulsar) appendOne(ctx context.Context, topic string) error {
+	a, err := NewPulsarAppender(b, topic)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, func() {})
+}
+
 // Client is an official client of the plain listener.
 func (b *Pulsar) Client() (pulsar.Client, error) {
 	return pulsar.NewClient(pulsar.ClientOptions{URL: b.URL(), ConnectionTimeout: 5 * time.Second, OperationTimeout: 5 * time.Second,

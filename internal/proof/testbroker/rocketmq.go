@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/headrace/headrace/internal/remoting"
 )
@@ -52,15 +53,17 @@ type RocketMQ struct {
 // RocketNames is a name server.
 type RocketNames struct {
 	process
-	lib  string
-	opts *RocketMQOptions
-	port int
+	lib     string
+	classes classes
+	opts    *RocketMQOptions
+	port    int
 }
 
 // RocketBroker is one broker.
 type RocketBroker struct {
 	process
 	lib      string
+	classes  classes
 	opts     *RocketMQOptions
 	names    *RocketNames
 	name     string
@@ -75,19 +78,38 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (*RocketMQ, error)
 	if err != nil {
 		return nil, err
 	}
+	c, err := rocketmq.classes(ctx, lib, func(ctx context.Context, write classes) error {
+		m, err := startRocketMQ(ctx, RocketMQOptions{}, lib, write)
+		if err != nil {
+			return err
+		}
+		a := m.NewAppender("t")
+		defer a.Close()
+		if err = m.CreateTopic(ctx, "t", 1); err == nil {
+			err = a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, func() {})
+		}
+		return errors.Join(err, m.end(syscall.SIGTERM, startWithin), m.Close())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return startRocketMQ(ctx, opts, lib, c)
+}
+
+func startRocketMQ(ctx context.Context, opts RocketMQOptions, lib string, c classes) (*RocketMQ, error) {
 	m := &RocketMQ{}
-	if err := m.create(ctx, lib, &opts); err != nil {
+	if err := m.create(ctx, lib, &opts, c); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *RocketMQ) create(ctx context.Context, lib string, opts *RocketMQOptions) error {
+func (m *RocketMQ) create(ctx context.Context, lib string, opts *RocketMQOptions, c classes) error {
 	ports, err := freePorts(1)
 	if err != nil {
 		return err
 	}
-	m.Names = &RocketNames{lib: lib, opts: opts, port: ports[0]}
+	m.Names = &RocketNames{lib: lib, classes: c.read(), opts: opts, port: ports[0]}
 	if m.Names.process, err = newProcess("RocketMQ"); err != nil {
 		return err
 	}
@@ -102,10 +124,10 @@ func (m *RocketMQ) create(ctx context.Context, lib string, opts *RocketMQOptions
 	}
 	m.client = remoting.NewClient(o)
 	for i := range max(1, opts.Brokers) {
-		m.brokers = append(m.brokers, &RocketBroker{lib: lib, opts: opts, names: m.Names, name: fmt.Sprintf("b%d", i), client: m.client})
+		m.brokers = append(m.brokers, &RocketBroker{lib: lib, classes: c, opts: opts, names: m.Names, name: fmt.Sprintf("b%d", i), client: m.client})
 	}
 	if opts.Slave {
-		m.brokers = append(m.brokers, &RocketBroker{lib: lib, opts: opts, names: m.Names, name: "b0", id: 1, client: m.client})
+		m.brokers = append(m.brokers, &RocketBroker{lib: lib, classes: c, opts: opts, names: m.Names, name: "b0", id: 1, client: m.client})
 	}
 	m.RocketBroker = m.brokers[0]
 	if err := m.Names.Start(ctx); err != nil {
@@ -157,7 +179,7 @@ func (n *RocketNames) Start(ctx context.Context) error {
 		"kvConfigPath": filepath.Join(n.dir, "kvConfig.json"), "configStorePath": filepath.Join(n.dir, "namesrv.properties")}); err != nil {
 		return err
 	}
-	cmd, err := rocketJava(n.dir, n.lib, n.dir, n.opts, 128, 64, "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+	cmd, err := rocketJava(n.dir, n.lib, n.classes, n.dir, n.opts, 128, 64, "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
 	if err != nil {
 		return err
 	}
@@ -197,7 +219,7 @@ func (b *RocketBroker) Start(ctx context.Context) error {
 	if heap == 0 {
 		heap = 256
 	}
-	cmd, err := rocketJava(b.dir, b.lib, b.names.dir, b.opts, heap, 128, "org.apache.rocketmq.broker.BrokerStartup", b.conf())
+	cmd, err := rocketJava(b.dir, b.lib, b.classes, b.names.dir, b.opts, heap, 128, "org.apache.rocketmq.broker.BrokerStartup", b.conf())
 	if err != nil {
 		return err
 	}
@@ -223,15 +245,18 @@ func (b *RocketBroker) answers(ctx context.Context) error {
 }
 
 // rocketJava makes the command of a name server or a broker.
-func rocketJava(dir, lib, certs string, opts *RocketMQOptions, heap, direct int, class, conf string) (*exec.Cmd, error) {
+func rocketJava(dir, lib string, c classes, certs string, opts *RocketMQOptions, heap, direct int, class, conf string) (*exec.Cmd, error) {
 	logback := filepath.Join(dir, "logback.xml")
 	if err := os.WriteFile(logback, []byte(rocketLogback), 0o600); err != nil {
 		return nil, err
 	}
 	args := []string{fmt.Sprintf("-Xmx%dm", heap), fmt.Sprintf("-XX:MaxDirectMemorySize=%dm", direct),
 		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-Duser.home=" + dir, "-Drmq.logback.configurationFile=" + logback}
+	args = append(args, c.options()...)
 	if opts.TLS {
 		args = append(args, "-Dtls.config.file="+filepath.Join(certs, "tls.properties"))
+	} else { // else each process makes an RSA key, which takes it seconds
+		args = append(args, "-Dtls.server.mode=disabled")
 	}
 	cmd := exec.Command("java", append(args, "-cp", filepath.Join(lib, "*"), class, "-c", conf)...)
 	cmd.Env = append(os.Environ(), "ROCKETMQ_HOME="+dir)

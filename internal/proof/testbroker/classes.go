@@ -1,0 +1,103 @@
+package testbroker
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// classes is a file of a broker's classes, parsed and verified (the JVM's class data sharing). A
+// broker that takes its classes from there starts with half the CPU.
+type classes struct {
+	file  string // "": there is none
+	write bool   // the JVM writes it when it ends
+}
+
+// options are the JVM's. What does not fit to it, it leaves out: a file of another JVM, or of
+// other jars.
+func (c classes) options() []string {
+	switch {
+	case c.file == "":
+		return nil
+	case c.write:
+		return []string{"-XX:ArchiveClassesAtExit=" + c.file}
+	}
+	return []string{"-Xshare:auto", "-XX:SharedArchiveFile=" + c.file, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"}
+}
+
+// read is for the other JVMs of a broker that writes the file.
+func (c classes) read() classes {
+	if c.write {
+		return classes{}
+	}
+	return c
+}
+
+// classes gives the file for the jars in lib, which is made once per machine and JVM: example
+// starts a broker that writes it, and stops it. Where a JVM writes none, an empty file says so:
+// then brokers start without.
+func (s software) classes(ctx context.Context, lib string, example func(context.Context, classes) error) (classes, error) {
+	jvm, err := jvmName()
+	if err != nil {
+		return classes{}, err
+	}
+	home := filepath.Dir(lib)
+	file := filepath.Join(home, "classes-"+jvm+".jsa")
+	if c, err := classesIn(file); err == nil {
+		return c, nil
+	}
+	unlock, err := lock(filepath.Join(home, "lock")) // tests of several packages begin together
+	if err != nil {
+		return classes{}, err
+	}
+	defer unlock()
+	if c, err := classesIn(file); err == nil {
+		return c, nil
+	}
+	part := file + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return classes{}, err
+	}
+	if err := example(ctx, classes{file: part, write: true}); err != nil {
+		return classes{}, fmt.Errorf("a %s broker that writes the file of its classes: %w", s.name, err)
+	}
+	if _, err := os.Stat(part); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(part, nil, 0o644); err != nil {
+			return classes{}, err
+		}
+	}
+	if err := os.Rename(part, file); err != nil {
+		return classes{}, err
+	}
+	return classesIn(file)
+}
+
+func classesIn(file string) (classes, error) {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() == 0 {
+		return classes{}, err
+	}
+	return classes{file: file}, nil
+}
+
+// jvmName tells one JVM from another, also from an update of it.
+func jvmName() (string, error) {
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return "", err
+	}
+	if java, err = filepath.EvalSymlinks(java); err != nil {
+		return "", err
+	}
+	info, err := os.Stat(java)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", java, info.Size(), info.ModTime().UnixNano()))
+	return fmt.Sprintf("%x", sum[:4]), nil
+}

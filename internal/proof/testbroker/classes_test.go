@@ -1,0 +1,52 @@
+package testbroker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// The file is made once for each JVM. Where a JVM makes none, nobody tries again; where the broker
+// failed, the next one does.
+func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	java := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(bin, "java"), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lib := filepath.Join(t.TempDir(), "lib")
+	tried := 0
+	get := func(example func(file string) error) (classes, error) {
+		return software{name: "Kafka"}.classes(t.Context(), lib, func(_ context.Context, c classes) error {
+			if tried++; !slices.Equal(c.options(), []string{"-XX:ArchiveClassesAtExit=" + c.file}) || c.read().options() != nil {
+				t.Errorf("%+v", c)
+			}
+			return example(c.file)
+		})
+	}
+	writes := func(file string) error { return os.WriteFile(file, []byte("classes"), 0o644) }
+	writesNone := func(string) error { return nil }
+
+	java("#!/bin/sh\n")
+	wrong := errors.New("it does not start")
+	if _, err := get(func(file string) error { return errors.Join(writes(file), wrong) }); !errors.Is(err, wrong) {
+		t.Errorf("of a broker that failed: %v", err)
+	}
+	for range 2 {
+		if c, err := get(writes); err != nil || !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
+			t.Errorf("after %d tries: %+v, %v", tried, c, err)
+		}
+	}
+	java("#!/bin/sh\n# another\n")
+	for range 2 {
+		if c, err := get(writesNone); err != nil || c.options() != nil || tried != 3 {
+			t.Errorf("after %d tries: %+v, %v", tried, c, err)
+		}
+	}
+}
