@@ -3,9 +3,15 @@ package sim
 import (
 	"bytes"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // the heap of a seed is small: a third of the time went into collecting it
+	os.Exit(m.Run())
+}
 
 // seeds from HEADRACE_SEED on, or from 1.
 func firstSeed(t *testing.T) uint64 {
