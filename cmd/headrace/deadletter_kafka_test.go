@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
-	want := len(bad)
+	ids, without := map[string]bool{}, maps.Clone(bad)
 	for p := range 2 {
 		in := kafkago.NewReader(kafkago.ReaderConfig{Brokers: []string{b.Addr()}, Topic: "clicks.bad", Partition: p, MaxWait: 100 * time.Millisecond})
 		defer in.Close()
@@ -84,11 +85,14 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 			if text, ok := bad[string(l.Key)]; !ok || text != string(l.Value) {
 				t.Fatalf("key %q: %q, want %q", l.Key, l.Value, text)
 			}
-			delete(bad, string(l.Key))
+			// A letter may be there twice, with one id: the first master may have ended after it had
+			// written the letter, and before it had noted that.
+			ids[l.ID] = true
+			delete(without, string(l.Key))
 		}
 	}
-	if len(bad) > 0 {
-		t.Errorf("%d of %d dead letters are missing: %v", len(bad), want, bad)
+	if len(without) > 0 || len(ids) != len(bad) {
+		t.Errorf("%d letters of %d bad records, and none of %v", len(ids), len(bad), without)
 	}
 	if r := w.run("deadletter", "list", "clicks"); r.code == exitOK {
 		t.Errorf("a topic was listed: %+v", r)

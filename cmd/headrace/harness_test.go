@@ -217,20 +217,24 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// until polls a condition about p with a deadline.
+// until polls a condition about p with a deadline. What takes long to ask, as a command of the
+// binary, is asked less often: who waits leaves the machine to those that are waited for.
 func (p *proc) until(what string, ok func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), long)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	for {
+		asked := time.Now()
+		if ok() {
+			return
+		}
+		pause := min(max(10*time.Millisecond, 4*time.Since(asked)), 200*time.Millisecond)
 		select {
 		case <-p.done:
 			p.t.Fatalf("%v ended before %s: exit %d\n%s%s", p.cmd.Args, what, p.cmd.ProcessState.ExitCode(), p.out, p.err)
 		case <-ctx.Done():
 			p.t.Fatalf("%v: no %s in %v\n%s%s", p.cmd.Args, what, long, p.out, p.err)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

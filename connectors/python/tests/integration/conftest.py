@@ -166,6 +166,7 @@ class Job:
         trainer = self.trainer(code, ROWS=str(out))
         while not out.exists() or not out.read_text():
             assert trainer.process.poll() is None, trainer.log.read_text()
+            time.sleep(0.001)
         up.kill()
         up.wait()
         os.unlink(self.socket)

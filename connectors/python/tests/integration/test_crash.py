@@ -267,6 +267,7 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
         while (status := job.command("dataset", "status", "mended")).returncode != 0:
             assert time.monotonic() < deadline, status.stderr
             assert up.poll() is None
+            time.sleep(0.1)
         listed = json.loads(job.command("deadletter", "list", "clicks", "-o", "json").stdout)
         assert len(listed) == len(BAD)
         first = min(listed, key=lambda k: k["offset"])

@@ -165,6 +165,7 @@ def test_the_lines_push_each_record_once_and_show_them(job: Any, shell: Shell) -
         deadline = time.monotonic() + 120
         while shell.visible() < 3 * 100_001 + more:
             assert time.monotonic() < deadline, shell.log.read_text()
+            time.sleep(0.1)
         with (job.folder / "app.log").open("a") as log:
             log.write('{"user": 2, "label": 0}\n')
     peek, check = block("headrace dataset peek clicks")

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ def test_each_record_is_read_once_through_a_kill_of_the_agent(job: Any, server: 
     ]
     while not (all(out.exists() for out in outs) and any(out.read_text().count("\n") == 2 for out in outs)):
         assert all(t.process.poll() is None for t in trainers), [t.log.read_text() for t in trainers]
+        time.sleep(0.005)
     os.kill(up.pid, signal.SIGKILL)
     up.wait()
     os.unlink(job.socket)
@@ -172,6 +174,7 @@ def test_an_object_that_is_replaced_is_named(job: Any, server: Server) -> None:
     write(other, "csv", 500_000, 700_000)
     while not (job.folder / "ids").exists() or not (job.folder / "ids").read_text():
         assert trainer.process.poll() is None, trainer.log.read_text() + job.logs()
+        time.sleep(0.005)
     server.put(f"csv-{job.folder.name}/part-0.csv", other)
     trainer.process.stdin.write(b"\n")
     trainer.process.stdin.close()
