@@ -71,7 +71,7 @@ RACE  := ./shardsvc/... ./agent/... ./internal/store/... ./master/...
 WHOLE := ./shardsvc ./internal/store ./cmd/headrace
 .PHONY: test-monitoring
 test-monitoring: build ## the alerts and the dashboard of docs/monitoring, with Prometheus' own parser and a real /metrics
-	cd internal/proof/monitoring && $(GO) vet . && $(GO) test -count=1 .
+	cd internal/proof/monitoring && $(GO) vet . && $(GO) test -count=1 -vet=off .
 .PHONY: test-go test-go-unit test-go-whole
 test-go: need venv ## unit and integration tests in Go (some train in Python): test-go-unit, test-go-whole and, without the race detector, test-race
 	$(GO) test -timeout 30m ./...
@@ -158,7 +158,7 @@ test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls
 	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/test_distributed.py tests_torch/check_histories.py -k '$(TORCH_LONG) or check_histories'
 
 # The quick compiler only: no build or test runs long enough to be paid back for the other.
-MVN := MAVEN_OPTS="-XX:TieredStopAtLevel=1 $${MAVEN_OPTS:-}" mvn -q -B -f connectors/pom.xml
+MVN := MAVEN_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC $${MAVEN_OPTS:-}" mvn -q -B -f connectors/pom.xml
 .PHONY: spark test-spark
 spark: need ## the jars of the Spark connector, connectors/spark/*/target (needs java 11 or newer, and mvn)
 	$(MVN) -pl java,spark,spark/spark-3.5,spark/spark-4 package -DskipTests
@@ -194,7 +194,7 @@ FLINK_THIN := flink/v1.20/connector,flink/v2/connector
 .PHONY: flink test-flink
 flink: need ## the jars of the Flink connector, under connectors/flink/v*/ (needs java 11 or newer, and mvn)
 	$(MVN) -pl $(FLINK_THIN),flink/v1.20/sql,flink/v2/sql -am package -DskipTests
-test-flink: build venv build-server-s3 ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL
+test-flink: build venv build-server-s3 ## the Flink connector on Flink 1.20 and 2.x: Flink's own suite for sinks, SQL; and test-java
 	HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(MVN) -pl $(FLINK_THIN) -am test
 
 FLINK ?= 2.3.0
@@ -248,7 +248,7 @@ broker-pulsar: need ## a real Pulsar on 127.0.0.1 until Ctrl-C; prints its two a
 .PHONY: test-race-kafka
 test-race-kafka: need venv ## the Kafka source under the race detector, on a real Kafka
 	@$(PY) -m pip install -q -r sources/kafka/testdata/requirements.txt
-	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -timeout 20m ./sources/kafka
+	CGO_ENABLED=1 HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -race -tags kafka -count=1 -vet=off -timeout 20m ./sources/kafka
 
 .PHONY: server-s3
 server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variables that clients need
@@ -256,9 +256,9 @@ server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variab
 
 .PHONY: test-s3
 test-s3: build venv ## what lies in S3, on a real S3 server (versitygw, built once from its module)
-	$(GO) test -tags s3 -count=1 -timeout 20m -run "S3|Thousands" ./sources/files
-	$(GO) test -tags s3 -count=1 -timeout 20m ./internal/storage/s3 ./flashckpt/memory
-	$(GO) test -tags s3 -count=1 -timeout 20m -run S3 ./cmd/headrace
+	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run "S3|Thousands" ./sources/files
+	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m ./internal/storage/s3 ./flashckpt/memory
+	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run S3 ./cmd/headrace
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_S3)
 
 .PHONY: test-kafka
@@ -267,12 +267,14 @@ test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka 
 .PHONY: test-kafka-go test-kafka-long
 test-kafka-go: build venv quickstart-needs-kafka ## the part of it that is in Go
 	@export HEADRACE_PYTHON="$(CURDIR)/$(PY)"; pids=; part() { "$$@" & pids+=" $$!"; }; \
-	part $(GO) test -tags kafka -count=1 -timeout 20m ./sources/kafka; \
-	part $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run Kafka -skip FrozenForLong; \
-	part $(GO) test -tags kafka -count=1 -timeout 10m ./internal/proof/demo/produce; \
+	part $(GO) test -tags kafka -count=1 -vet=off -timeout 20m ./sources/kafka; \
+	part $(GO) test -tags kafka -count=1 -vet=off -timeout 20m ./cmd/headrace -run Kafka -skip FrozenForLong; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-kafka-long: build venv ## a broker that is away for two minutes, and one that is frozen for 45 s
-	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -timeout 20m ./cmd/headrace -run 'WaitsForItsBroker|KafkaBrokerThatIsFrozenForLong'
+# What writes records for the tests and demos is played in each quick start, which counts the
+# records and kills the broker. By itself it is tested in the targets that take long.
+test-kafka-long: build venv ## a broker that is away for two minutes, and one that is frozen for 45 s; what writes records for the demo
+	$(GO) test -tags kafka -count=1 -vet=off -timeout 10m ./internal/proof/demo/produce
+	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -vet=off -timeout 20m ./cmd/headrace -run 'WaitsForItsBroker|KafkaBrokerThatIsFrozenForLong'
 
 .PHONY: test-quickstart-pulsar
 test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real Pulsar, beside the official client
@@ -282,11 +284,12 @@ test-quickstart-pulsar: build venv quickstart-needs-pulsar ## the same on a real
 # Its two parts have brokers of their own and mostly wait for them.
 test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and mvn once)
 	@pids=; part() { "$$@" & pids+=" $$!"; }; \
-	part $(GO) test -tags pulsar -count=1 -timeout 30m ./sources/pulsar; \
-	part $(GO) test -p 1 -tags pulsar -count=1 -timeout 30m -run Pulsar -skip FrozenForLong ./internal/proof/testbroker ./cmd/headrace; \
+	part $(GO) test -tags pulsar -count=1 -vet=off -timeout 30m ./sources/pulsar; \
+	part $(GO) test -tags pulsar -count=1 -vet=off -timeout 30m -run Pulsar -skip FrozenForLong ./cmd/headrace; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-pulsar-long: build venv ## a broker that is frozen for 45 s
-	$(GO) test -tags pulsar -count=1 -timeout 10m -run PulsarBrokerThatIsFrozenForLong ./cmd/headrace
+test-pulsar-long: build venv ## a broker that is frozen for 45 s; what writes records for tests
+	$(GO) test -tags pulsar -count=1 -vet=off -timeout 10m -run Pulsar ./internal/proof/testbroker
+	$(GO) test -tags pulsar -count=1 -vet=off -timeout 10m -run PulsarBrokerThatIsFrozenForLong ./cmd/headrace
 
 .PHONY: test-quickstart-rocketmq
 test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, beside its own push consumers
@@ -303,11 +306,12 @@ test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java,
 	@pids=; trap 'kill $$pids' INT TERM; part() { "$$@" & pids+=" $$!"; }; cd sources/rocketmq; \
 	for alone in $(ROCKETMQ_ALONE); do part ../../build/rocketmq.test -test.timeout 20m -test.run "^$$alone\$$"; done; \
 	part ../../build/rocketmq.test -test.timeout 20m -test.skip '$(subst $() ,|,$(ROCKETMQ_ALONE) $(ROCKETMQ_LONG))'; \
-	part $(GO) test -tags rocketmq -count=1 -timeout 10m ../../cmd/headrace ../../internal/proof/testbroker -run 'RocketMQ' -skip '$(ROCKETMQ_LONG_RUNS)'; \
+	part $(GO) test -tags rocketmq -count=1 -vet=off -timeout 10m ../../cmd/headrace -run 'RocketMQ' -skip '$(ROCKETMQ_LONG_RUNS)'; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-rocketmq-long: build venv ## what takes minutes: 200,000 messages of two clients
-	$(GO) test -tags rocketmq -count=1 -timeout 30m ./sources/rocketmq -run '$(subst $() ,|,$(ROCKETMQ_LONG))'
-	$(GO) test -tags rocketmq -count=1 -timeout 20m ./cmd/headrace -run '$(ROCKETMQ_LONG_RUNS)'
+test-rocketmq-long: build venv ## what takes minutes: 200,000 messages of two clients; what writes records for tests
+	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 10m -run RocketMQ ./internal/proof/testbroker
+	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 30m ./sources/rocketmq -run '$(subst $() ,|,$(ROCKETMQ_LONG))'
+	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 20m ./cmd/headrace -run '$(ROCKETMQ_LONG_RUNS)'
 
 KILLS ?= 60
 MODEL ?= all
@@ -371,7 +375,7 @@ test-sim: need ## a short run of it: the seeds after those of test-go, and some 
 	@build/sim --first 0 --seeds 30
 test-planted: need ## bugs that are planted in the cores are found by the simulation
 	$(GO) run ./internal/proof/planted/overlay build/planted
-	$(GO) test -overlay build/planted/overlay.json -tags planted -count=1 -run 'Planted|Shrunk' ./internal/proof/sim
+	$(GO) test -overlay build/planted/overlay.json -tags planted -count=1 -vet=off -run 'Planted|Shrunk' ./internal/proof/sim
 test-sim-long: need ## more seeds of the simulation
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
 	@build/sim --seeds 10000
@@ -382,9 +386,9 @@ test: COUNT := -count=1
 check: build lint test-go-unit test-race ## the inner loop: unit tests, and the race detector on the cores, the shell and the agent
 
 # Three lanes play these side by side, in this order: suites that mostly wait, for brokers or
-# for processes that they have killed, beside those that compute. Together are targets that run
-# Maven, which share connectors/java/target, and the suites with the most brokers at once.
-LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-go-whole test-fuzz test-s3 "test-flink test-java" test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
+# for processes that they have killed, beside those that compute. Together are the suites with
+# the most brokers at once. test-flink plays all of test-java.
+LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-go-whole test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
 .PHONY: test
 test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
@@ -397,8 +401,8 @@ FUZZTIME ?= 10m
 fuzz: need ## each fuzz target for FUZZTIME, on all cores; with the default it takes hours
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-test-fuzz: need ## each fuzz target for 6 s, on one core
-	@GO=$(GO) CORES=1 .ci/fuzz 6s
+test-fuzz: need ## each fuzz target for 3 s, on one core
+	@GO=$(GO) CORES=1 KEPT=none .ci/fuzz 3s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files

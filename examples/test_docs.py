@@ -152,6 +152,8 @@ def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
     lanes = re.search(r"^LANES := (.*)$", text, re.MULTILINE)
     assert lanes is not None
     needs["test"] += lanes[1].replace('"', " ").split()
+    assert "$(MVN) -pl $(FLINK_THIN) -am test\n" in text, "-am: the tests of what it needs are played, too"
+    needs["test-flink"].append("test-java")
     run, found = ["test-long"], {"test-long"}
     while run:
         more = set(needs.get(run.pop(), ())) - found
