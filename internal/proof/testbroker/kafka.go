@@ -73,7 +73,10 @@ func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 		if err = b.CreateTopic(ctx, "t", 1, nil); err == nil {
 			err = a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, 0, func() {})
 		}
-		return errors.Join(err, b.end(syscall.SIGTERM, startWithin), b.Close())
+		if err == nil {
+			err = b.end(syscall.SIGTERM, startWithin)
+		}
+		return errors.Join(err, b.Close())
 	})
 	if err != nil {
 		return nil, err

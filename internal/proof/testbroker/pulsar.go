@@ -71,7 +71,10 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 		if err = b.CreateTopic(ctx, "t", 1); err == nil {
 			err = b.appendOne(ctx, "t")
 		}
-		return errors.Join(err, b.end(syscall.SIGTERM, startWithin), b.Close())
+		if err == nil {
+			err = b.end(syscall.SIGTERM, startWithin)
+		}
+		return errors.Join(err, b.Close())
 	})
 	if err != nil {
 		return nil, err

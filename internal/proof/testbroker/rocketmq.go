@@ -88,7 +88,10 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (*RocketMQ, error)
 		if err = m.CreateTopic(ctx, "t", 1); err == nil {
 			err = a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, func() {})
 		}
-		return errors.Join(err, m.end(syscall.SIGTERM, startWithin), m.Close())
+		if err == nil {
+			err = m.end(syscall.SIGTERM, startWithin)
+		}
+		return errors.Join(err, m.Close())
 	})
 	if err != nil {
 		return nil, err
