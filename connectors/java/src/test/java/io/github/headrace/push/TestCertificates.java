@@ -39,6 +39,7 @@ public final class TestCertificates {
 
     private void keytool(String... args) throws Exception {
         List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "keytool").toString()));
+        command.addAll(List.of("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"));
         command.addAll(List.of(args));
         command.addAll(List.of("-storepass", "password"));
         Process p = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true).start();
