@@ -85,7 +85,7 @@ test-race: need ## the cores, the shell and the agent under the race detector
 	CGO_ENABLED=1 $(GO) test $(COUNT) -vet=off -race -short -timeout 30m $(RACE)
 
 PYTHON_KAFKA := tests/integration/test_bit_exact_kafka.py
-PYTHON_S3 := tests/integration/test_s3.py tests/integration/test_s3_checkpoints.py tests/integration/test_s3_deltas.py tests/integration/test_s3_remember.py tests/integration/test_s3_sharded.py
+PYTHON_S3 := tests/integration/test_s3.py tests/integration/test_s3_checkpoints.py tests/integration/test_s3_deltas.py tests/integration/test_s3_remember.py tests/integration/test_s3_retain.py tests/integration/test_s3_sharded.py
 # pyarrow needs a newer numpy than the oldest one.
 PYTHON_ARROW := tests/integration/test_parquet.py --ignore=tests/integration/test_files_page.py --ignore=tests/integration/test_bad_records_page.py --ignore=tests/integration/test_path_columns.py --ignore=tests/integration/test_avro_files.py --ignore=tests/integration/test_protobuf_files.py
 .PHONY: test-python

@@ -12,60 +12,107 @@ import (
 
 // Some sources can do without the segments that were read long ago (Kind.Forgets): a folder
 // that grows for years. The shard service then folds them, so that memory and store do not
-// grow with all that was ever read.
+// grow with all that was ever read. Some also delete what was read (Kind.Deletes).
 
 const (
 	defaultFoldEvery = time.Minute
 	foldFirst        = time.Second
+
+	// With a short time to keep what was read, it is deleted sooner: after a fourth of the
+	// time, but not all the time.
+	deleteShare   = 4
+	deleteAtLeast = time.Second
 )
 
-// foldEvery returns how often segments are folded, or 0: never.
+// foldEvery returns how often segments are folded and deleted, or 0: never.
 func (l *listing) foldEvery() time.Duration {
-	switch {
-	case !l.spec.Kind().Forgets:
+	switch k := l.spec.Kind(); {
+	case !k.Forgets && !k.Deletes:
 		return 0
 	case l.cfg.FoldEvery > 0:
 		return l.cfg.FoldEvery
+	case k.Deletes:
+		return min(defaultFoldEvery, max(deleteAtLeast, l.spec.Source.Traits().DeletesAfter/deleteShare))
 	}
 	return defaultFoldEvery
 }
 
-// fold asks the source which segments it can do without, and has them folded. It also says
-// which are folded, now or before: going back to the start would miss their records.
-func (f *following) fold(ctx context.Context) error {
-	forgetter, ok := f.src.(sources.Forgetter)
-	if !ok {
-		return errors.New("its kind says that it can do without old segments, and it cannot")
+// fold has the source delete what is not needed. Then it asks which segments the source can do
+// without, and has them folded. It also says which are folded or deleted, now or before: going
+// back to the start would miss their records. more: not all was deleted in the time of a call.
+func (f *following) fold(ctx context.Context) (more bool, err error) {
+	deleter, forgetter, err := f.cleaners()
+	if err != nil {
+		return false, err
 	}
 	ds, err := f.state(ctx)
 	if err != nil || ds == nil {
-		return err
+		return false, err
 	}
 	marks, err := f.srv.RetainMarks(ctx, f.id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var gone []serve.Deletion
 	for i := range ds.Partitions {
 		p := &ds.Partitions[i]
 		segs, err := f.srv.Segments(ctx, p.Number, -1, 0)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source }); at >= 0 {
+		at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source })
+		var deleted []int64
+		if at >= 0 && deleter != nil {
+			found := f.deletePartition(ctx, deleter, p, segs, marks[at].Position)
+			deleted, more = found.Gone, more || found.More
+		}
+		if at >= 0 && forgetter != nil {
 			if segs, err = f.foldPartition(ctx, forgetter, p, segs, marks[at].Position); err != nil {
-				return err
+				return false, err
 			}
 		}
 		for _, g := range segs {
-			if g.Sealed && len(g.Locator) == 0 {
+			if _, is := slices.BinarySearch(deleted, g.ID); is || g.Sealed && len(g.Locator) == 0 {
 				gone = append(gone, serve.Deletion{Source: string(p.Source), Segment: g.ID, Low: g.End})
 			}
 		}
 	}
-	f.srv.ForgetDeleted(f.id)
-	f.srv.NoteDeleted(f.id, gone)
-	return nil
+	if !f.told || !slices.Equal(gone, f.gone) {
+		f.srv.ForgetDeleted(f.id)
+		f.srv.NoteDeleted(f.id, gone)
+		f.told, f.gone = true, gone
+	}
+	return more, nil
+}
+
+// cleaners are what the kind of the source says it can do; nil: it cannot.
+func (f *following) cleaners() (sources.Deleter, sources.Forgetter, error) {
+	k := f.spec.Kind()
+	deleter, deletes := f.src.(sources.Deleter)
+	forgetter, forgets := f.src.(sources.Forgetter)
+	switch {
+	case k.Deletes && !deletes:
+		return nil, nil, errors.New("its kind says that it deletes what was read, and it cannot")
+	case k.Forgets && !forgets:
+		return nil, nil, errors.New("its kind says that it can do without old segments, and it cannot")
+	}
+	if !k.Deletes {
+		deleter = nil
+	}
+	if !k.Forgets {
+		forgetter = nil
+	}
+	return deleter, forgetter, nil
+}
+
+// deletePartition has a partition's segments deleted that end at or before below, as far as
+// the spec says. If it cannot, training goes on.
+func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p *serve.Partition, segs []sources.Segment, below sources.Position) sources.Deletions {
+	found, err := from.Delete(ctx, p.Identity, segs, below)
+	if err != nil && ctx.Err() == nil {
+		f.log.Warn("what was read is not deleted; it is tried again", "error", err, "in", f.foldEvery())
+	}
+	return found
 }
 
 // foldPartition folds those of a partition's segments that end at or before below and that

@@ -2,8 +2,10 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,21 +56,33 @@ func (f *forgets) Forget(_ context.Context, _ sources.PartitionID, segs []source
 	return 4, []int64{2}, nil
 }
 
+// able is a part of a spec whose kind can do more.
+type able struct {
+	dataset.Part
+	forgets, deletes bool
+}
+
+func (a *able) Kind() sources.Kind {
+	k := a.Part.Kind()
+	k.Forgets, k.Deletes = a.forgets, a.deletes
+	return k
+}
+
 func TestSegmentsThatASourceForgetsAreFoldedOnceAndTold(t *testing.T) {
 	srv, src := &folder{marked: sources.Position{Segment: 4}}, &forgets{}
-	f := &following{listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &memsource.Spec{}}}, src: src}
+	f := &following{listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, forgets: true}}}, src: src}
 	segment := func(id int64, locator string) sources.Segment {
 		return sources.Segment{ID: id, Start: 0, End: 10, Sealed: true, Locator: []byte(locator)}
 	}
 	srv.segs = []sources.Segment{segment(1, "a"), segment(2, "b"), segment(3, "c"), segment(4, "d")}
-	if err := f.fold(t.Context()); err != nil {
+	if _, err := f.fold(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(srv.folds) != "[5 before 4 but [2]]" || src.below != srv.marked || len(srv.gone) != 0 {
 		t.Errorf("folded %v of those below %v, and told %+v", srv.folds, src.below, srv.gone)
 	}
 	srv.segs = []sources.Segment{segment(1, ""), segment(2, "b"), segment(3, ""), segment(4, "d")}
-	if err := f.fold(t.Context()); err != nil {
+	if _, err := f.fold(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(srv.folds) != 1 {
@@ -76,6 +90,37 @@ func TestSegmentsThatASourceForgetsAreFoldedOnceAndTold(t *testing.T) {
 	}
 	if fmt.Sprint(srv.gone) != fmt.Sprint([]serve.Deletion{{Source: "mem:x", Segment: 1, Low: 10}, {Source: "mem:x", Segment: 3, Low: 10}}) {
 		t.Errorf("told %+v", srv.gone)
+	}
+}
+
+// deletes is a source that has deleted segments 1 and 2.
+type deletes struct {
+	sources.Source
+	below sources.Position
+	err   error
+}
+
+func (d *deletes) Delete(_ context.Context, _ sources.PartitionID, _ []sources.Segment, below sources.Position) (sources.Deletions, error) {
+	d.below = below
+	return sources.Deletions{Gone: []int64{1, 2}, More: true}, d.err
+}
+
+func TestWhatASourceDeletesIsToldAndAnErrorStopsNobody(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("no right")} {
+		srv, src := &folder{marked: sources.Position{Segment: 4}}, &deletes{err: failed}
+		f := &following{listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, deletes: true}}}, src: src}
+		for id := range int64(5) {
+			srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10 + id, Sealed: true, Locator: []byte("a")})
+		}
+		for range 2 {
+			more, err := f.fold(t.Context())
+			if err != nil || !more || src.below != srv.marked || len(srv.folds) > 0 {
+				t.Errorf("more %t, below %v, folded %v: %v", more, src.below, srv.folds, err)
+			}
+			if want := []serve.Deletion{{Source: "mem:x", Segment: 1, Low: 11}, {Source: "mem:x", Segment: 2, Low: 12}}; !slices.Equal(srv.gone, want) {
+				t.Errorf("told %+v, want %+v", srv.gone, want)
+			}
+		}
 	}
 }
 

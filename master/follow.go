@@ -22,6 +22,8 @@ type following struct {
 	looked bool                              // the source has said what is there
 	warned bool                              // that the clock was set
 	begun  bool                              // the source retains the known partitions (Retainer.Begin)
+	gone   []serve.Deletion                  // what was told to be folded or deleted; told: it was
+	told   bool
 }
 
 // follow adds partitions as they appear, and tells the shard service where they end. Agents
@@ -67,8 +69,14 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 		case <-aged:
 			err = f.patient(f.ask(ctx, f.ages))
 		case <-folds:
-			err = f.patient(f.fold(ctx))
-			folds = time.After(l.foldEvery())
+			began := time.Now()
+			more, folded := f.fold(ctx)
+			every := l.foldEvery()
+			if more { // so that new files are looked for, too
+				every = restAfter(0, time.Since(began))
+			}
+			folds = time.After(every)
+			err = f.patient(folded)
 		case <-l.news: // a change that ends this listing cancels ctx; others do not matter here
 		case <-ctx.Done():
 			return ctx.Err()

@@ -21,6 +21,8 @@ type Kind struct {
 	Numbers bool
 	// Forgets: its Source is a Forgetter.
 	Forgets bool
+	// Deletes: its Source is a Deleter.
+	Deletes bool
 	// Pushed: records are pushed to the master, which appends sealed segments by itself.
 	// Discovery lists its partitions and no segments.
 	Pushed bool

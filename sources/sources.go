@@ -225,6 +225,22 @@ type Forgetter interface {
 	Forget(ctx context.Context, p PartitionID, segments []Segment, below Position) (before int64, needed []int64, err error)
 }
 
+// Deleter is implemented by sources that delete what was read, because the dataset's spec
+// asks for it (Kind.Deletes).
+type Deleter interface {
+	// Delete deletes what the spec says of the segments that end at or before below: they are
+	// settled, and in the oldest kept checkpoint. segments are all that the ledger has of p.
+	// A call takes a bounded time. What could not be deleted is told in the log, and is tried
+	// again by a later call.
+	Delete(ctx context.Context, p PartitionID, segments []Segment, below Position) (Deletions, error)
+}
+
+// Deletions is what a call of Delete found out.
+type Deletions struct {
+	Gone []int64 // numbers of segments below the mark of which nothing is there, in order
+	More bool    // the time was up before all was deleted
+}
+
 // Headed is implemented by cursors of sources whose segments begin with a line
 // that names the fields (files with decode.header).
 type Headed interface {

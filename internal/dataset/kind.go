@@ -103,7 +103,9 @@ type Traits struct {
 	// AtSource says, for people, what the dataset has at its source and is removed with it:
 	// "subscriptions clicks and clicks-retain of topic". "": nothing.
 	AtSource string
-	Folders  []string // on this machine that must be allowed for it to be read
+	// DeletesAfter: what was read is deleted at the source, not before this time; 0: it is not.
+	DeletesAfter time.Duration
+	Folders      []string // on this machine that must be allowed for it to be read
 }
 
 // Quick is implemented by parts that can be opened faster for a look than for planning. Files
@@ -208,4 +210,21 @@ func (s *Spec) Place(segment string, offset int64) string {
 		return p.Place(s, segment, offset)
 	}
 	return segment
+}
+
+// Deleter is implemented by parts whose source deletes what was read (Traits.DeletesAfter).
+type Deleter interface {
+	// DeletesOf says whether it may delete what another part reads.
+	DeletesOf(other Part) bool
+}
+
+// DeletesOf says whether an input of the spec may delete what an input of another one reads.
+func (s *Spec) DeletesOf(other *Spec) bool {
+	for _, in := range s.Inputs() {
+		d, ok := in.Source.(Deleter)
+		if ok && slices.ContainsFunc(other.Inputs(), func(o *Spec) bool { return o.Source != nil && d.DeletesOf(o.Source) }) {
+			return true
+		}
+	}
+	return false
 }

@@ -21,6 +21,8 @@ type Checked struct {
 	Bad     int64   `json:"bad_records"`
 	Fields  []Field `json:"fields"`
 	Seam    *Seam   `json:"seam,omitempty"` // of a dataset with two inputs, with the second one
+	// DeletesAfter: what was read is deleted at the source, not before this time; "": it is not.
+	DeletesAfter string `json:"deletes_after,omitempty"`
 }
 
 // Field counts the errors of one column or path.
@@ -43,6 +45,9 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 	strict := *spec
 	strict.Decode.OnError = "fail"
 	c := Checked{Name: spec.Name, Fields: []Field{}}
+	if after := spec.Source.Traits().DeletesAfter; after > 0 {
+		c.DeletesAfter = after.String()
+	}
 	r, err := openReader(&strict, open)
 	if err != nil {
 		return c, err
@@ -113,6 +118,9 @@ func (c *Checked) Write(w io.Writer) {
 		of += ", " + c.Input
 	}
 	fmt.Fprintf(w, "dataset %s: %s records, %s bad (%s)\n", of, terminal.Grouped(c.Records), terminal.Grouped(c.Bad), terminal.Percent(c.Bad, c.Records))
+	if c.DeletesAfter != "" {
+		fmt.Fprintf(w, "  what was trained will be deleted, %s after no kept checkpoint needs it any more\n", c.DeletesAfter)
+	}
 	if c.Seam != nil {
 		defer c.Seam.Write(w)
 	}

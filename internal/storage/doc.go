@@ -5,7 +5,8 @@
 // An object appears whole or not at all, and is durable when Put returns. Nothing here
 // knows what an object holds.
 //
-// Objects is the other half: reading what others wrote into a bucket, whatever their keys.
+// Objects is the other half: reading what others wrote into a bucket, whatever their keys,
+// and deleting it.
 package storage
 
 import (
@@ -43,8 +44,7 @@ type Object struct {
 	Modified time.Time // zero for a folder
 }
 
-// Objects are what others wrote: read only, whatever their keys. They are safe for
-// concurrent use.
+// Objects are what others wrote, whatever their keys. They are safe for concurrent use.
 type Objects interface {
 	// Head is ErrNotFound where there is no object.
 	Head(ctx context.Context, key string) (Object, error)
@@ -54,6 +54,10 @@ type Objects interface {
 	// Page lists at most 1,000 objects whose keys begin with prefix and come after the
 	// key `after`, in order of their keys. There may be more if any came.
 	Page(ctx context.Context, prefix, after string) ([]Object, error)
+	// Remove deletes the object whose Tag that is: ErrChanged if another one is in its
+	// place, ErrNotFound if none is. The object is looked at first. The tag is then also a
+	// condition of the deletion; a service that knows no such condition deletes what is there.
+	Remove(ctx context.Context, key, tag string) error
 	// String says where they are: s3://bucket/prefix.
 	String() string
 }

@@ -45,6 +45,9 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 	reply := &headracev1.ApplyReply{}
 	var replaced *dataset.Spec
 	err = d.s.change(ctx, func(l *loop) error {
+		if err := l.aside(spec); err != nil {
+			return err
+		}
 		ev := &shardsvc.ApplyDataset{Name: spec.Name, Spec: text, Options: options(spec)}
 		was, exists := l.dataset(spec.Name)
 		if !exists {
@@ -126,6 +129,27 @@ func (d *datasets) check(ctx context.Context, spec *dataset.Spec) error {
 		return statusOf(codes.FailedPrecondition, fmt.Errorf("dataset %s was not applied: %w", spec.Name, err), detail{Dataset: spec.Name, Hint: hint})
 	}
 	return specStatus(spec.Name, err)
+}
+
+// aside refuses a spec that would delete what another dataset of the job reads, or the other
+// way round.
+func (l *loop) aside(spec *dataset.Spec) error {
+	for _, d := range l.core.Datasets() {
+		other, err := decodeStored(d.Spec)
+		if d.Name == spec.Name || err != nil { // one of another version is not known
+			continue
+		}
+		deletes, reads := spec, other.spec
+		if !deletes.DeletesOf(reads) {
+			if deletes, reads = reads, deletes; !deletes.DeletesOf(reads) {
+				continue
+			}
+		}
+		return statusOf(codes.FailedPrecondition,
+			fmt.Errorf("dataset %q would delete files that dataset %q reads: their roots and paths overlap, and %q has %s.retain", deletes.Name, reads.Name, deletes.Name, deletes.Kind().Name),
+			detail{Dataset: spec.Name, Hint: "give each of them a folder of its own, or remove retain"})
+	}
+	return nil
 }
 
 func diffText(changes []dataset.Change) string {

@@ -110,6 +110,35 @@ func TestAnUntouchedDatasetTakesAnyOtherSpec(t *testing.T) {
 	}
 }
 
+// Two datasets of a job may share files only if neither of them deletes what it has read.
+func TestADatasetThatWouldDeleteFilesOfAnotherIsRefused(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	spec := func(name, root, more string) string {
+		return "name: " + name + "\nfiles: {root: " + root + ", end: never" + more + "}\ndecode: lines\n"
+	}
+	apply := func(text, want string) {
+		t.Helper()
+		_, err := m.apply(text)
+		if want == "" {
+			m.must(err)
+			return
+		}
+		if d := detailOf(t, err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) || !strings.Contains(d.Hint, "a folder of its own") {
+			t.Errorf("%v (%v), want: %s", err, d, want)
+		}
+	}
+	apply(spec("a", "/data", ""), "")
+	apply(spec("b", "/data/in", ""), "")
+	apply(spec("c", "/data/in/today", ", retain: 1h"), `dataset "c" would delete files that dataset "a" reads`)
+	apply(spec("a", "/data", ", retain: 1h"), `dataset "a" would delete files that dataset "b" reads`)
+	apply(spec("c", "/drops", ", retain: 1h"), "")
+	apply(spec("c", "/drops", ", retain: 2h"), "") // it is no other dataset
+	apply(spec("d", "/", ""), `dataset "c" would delete files that dataset "d" reads`)
+	apply(spec("c", "/drops", ""), "")
+	apply(spec("d", "/", ""), "")
+}
+
 func TestABadSpecIsRefusedWithLineAndField(t *testing.T) {
 	m := startMaster(t, memstore.New(), func(c *serve.Config) {
 		c.Check = func(_ context.Context, s *dataset.Spec) error {

@@ -38,6 +38,9 @@ type memory struct {
 	asked atomic.Int64
 	pages atomic.Int64 // requests for names
 	limit int64        // of one request, in bytes; the largest that was seen
+
+	meanwhile func(key string)       // is called in a deletion, before the tag is compared
+	refuses   func(key string) error // why an object is not deleted
 }
 
 func newMemory() *memory {
@@ -86,6 +89,28 @@ func (m *memory) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 	if copy(p, m.data[key][offset:]) < len(p) {
 		return errors.New("it asks for more than there is")
 	}
+	return nil
+}
+
+func (m *memory) Remove(ctx context.Context, key, tag string) error {
+	o, err := m.Head(ctx, key)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.meanwhile != nil {
+		m.meanwhile(key)
+		o = m.all[key]
+	}
+	switch {
+	case m.refuses != nil && m.refuses(key) != nil:
+		return fmt.Errorf("s3://test/%s: %w", key, m.refuses(key))
+	case o.Tag != tag:
+		return fmt.Errorf("s3://test/%s: %w", key, storage.ErrChanged)
+	}
+	delete(m.data, key)
+	delete(m.all, key)
 	return nil
 }
 

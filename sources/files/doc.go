@@ -1,7 +1,8 @@
 // Package files reads datasets that lie in files: lists of files, globs and
 // folders under roots that an administrator allowed. It finds them, numbers
 // them, gives each a locator that opens it on any node, and cuts byte ranges
-// into records. It never decodes a record and never writes.
+// into records. It never decodes a record, and never writes or deletes a file, but for those
+// that files.retain names.
 //
 // A file is one segment whose offsets are its bytes. A record belongs to the
 // range that holds its first byte, so any two integers are a range, and a range
@@ -29,6 +30,8 @@
 //	growing.go   folders that grow: each file once; look.go which files are complete;
 //	             replaced.go what comes again under a name that was read; remember.go which
 //	             names are forgotten; touched_linux.go and touched_other.go when a file came
+//	retain.go    files that were read are deleted; passed.go since when they are not needed;
+//	             overlap.go which datasets may read the same
 //	list.go      files to segments, one after the other
 //	index.go     segments of quoted CSV
 //	sniff.go     where the data of a file begins, and what is no text

@@ -28,6 +28,8 @@ type growing struct {
 	newest int64               // when the newest file came that was taken, ns since 1970; 0: none was
 	whole  time.Time           // the last look at names before the low mark
 	late   late
+	looks  uint32 // how many there were
+	full   uint32 // the last look that saw every remembered name that is there; 0: there was none
 	// hinted: that many names are remembered. held: that a file waits for long.
 	hinted, held bool
 	// When growing began, by the wall clock and by the monotonic one.
@@ -96,6 +98,7 @@ func (s *Source) grow() {
 // listGrowing is Segments of a folder that grows: it gives what there is.
 func (s *Source) listGrowing(ctx context.Context, after int64, most int) ([]sources.Segment, error) {
 	s.forget(after)
+	s.deleting.begin()
 	for {
 		n, _ := s.count(after)
 		if n >= most {

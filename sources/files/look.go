@@ -23,6 +23,7 @@ type look struct {
 	whole    bool            // names before the low mark are looked at too
 	waits    waiting
 	late     int64 // when the newest file came that was told to be late
+	no       uint32
 }
 
 // look finds the files that are complete and not listed. After an error the next look finds
@@ -33,8 +34,9 @@ func (s *Source) look(ctx context.Context, now time.Time) error {
 	}
 	s.rise(now)
 	g := &s.list.growing
+	g.looks++
 	l := look{s: s, now: now, young: map[string]sighting{}, hollow: map[string]sighting{}, marked: map[string]bool{},
-		whole: now.Sub(g.whole) >= lateEvery, late: g.late.before}
+		whole: now.Sub(g.whole) >= lateEvery, late: g.late.before, no: g.looks}
 	through := l.folder
 	if s.bucket != nil {
 		through = l.bucket
@@ -46,7 +48,10 @@ func (s *Source) look(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, found := range l.complete {
-		g.taken[found] = name{mark: unlisted}
+		g.taken[found] = name{mark: unlisted, look: l.no}
+	}
+	if l.whole || g.low.Name == "" {
+		g.full = l.no
 	}
 	g.looked, g.young, g.hollow, g.waits, g.late.before = now, l.young, l.hollow, l.waits, l.late
 	if l.whole {
@@ -67,6 +72,7 @@ func (l *look) folder(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
+		l.sees(name)
 		if err := l.file(ctx, name, func() (sighting, error) { return l.s.see(ctx, name) }); err != nil {
 			return err
 		}
@@ -89,6 +95,7 @@ func (l *look) bucket(ctx context.Context) error {
 		}
 		for _, o := range page {
 			as := func() (sighting, error) { return seenOf(o), nil } // asks nothing
+			l.sees(o.Key)
 			l.replaced(o.Key, as)
 			wanted, err := l.wants(o.Key, as)
 			if err != nil {

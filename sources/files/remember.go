@@ -38,7 +38,8 @@ func (m *lowMark) none() bool { return m.Time == 0 && m.Name == "" }
 // name is what is known of one that was taken.
 type name struct {
 	mark mark
-	time int64 // when the file came, as far as it shows: ns since 1970; 0: not known
+	time int64  // when the file came, as far as it shows: ns since 1970; 0: not known
+	look uint32 // the last one that saw the file; noted for files.retain alone
 }
 
 // What becomes of a name that sorts before names that are forgotten.
@@ -263,11 +264,14 @@ func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sourc
 }
 
 // remembers says whether the name of a segment's file must be remembered: the low mark does
-// not pass it over, as the file is now.
+// not pass it over, as the file is now, or the file will be deleted.
 func (s *Source) remembers(ctx context.Context, loc []byte, low lowMark) (bool, error) {
 	l, err := decodeLocator(loc)
-	if err != nil || l.Path < low.Name {
-		return false, err
+	if err != nil || s.deletes(l.Path) {
+		return true, err
+	}
+	if l.Path < low.Name {
+		return false, nil
 	}
 	if low.Time == 0 {
 		return true, nil
@@ -305,7 +309,7 @@ func (s *Source) carry(l *locator, st stamp) {
 		came += int64(time.Second)
 	}
 	g.newest = max(g.newest, came)
-	g.taken[l.Path] = name{mark: markOf(st.Size, st.Modified, st.Tag), time: came}
+	g.taken[l.Path] = name{mark: markOf(st.Size, st.Modified, st.Tag), time: came, look: g.looks}
 	if s.spec.Remember > 0 || !g.low.none() {
 		l.Low, l.Came = g.low, came
 		if came == 0 { // it would not be written

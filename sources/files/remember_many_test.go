@@ -47,6 +47,15 @@ func (h *history) Page(_ context.Context, prefix, after string) ([]storage.Objec
 	return page, nil
 }
 
+func (h *history) Remove(_ context.Context, key, _ string) error {
+	i, there := h.at(key)
+	if !there {
+		return storage.ErrNotFound
+	}
+	h.all = slices.Delete(h.all, i, i+1)
+	return nil
+}
+
 // adds merges some objects into all.
 func (h *history) adds(some []storage.Object) {
 	slices.SortFunc(some, func(a, b storage.Object) int { return strings.Compare(a.Key, b.Key) })

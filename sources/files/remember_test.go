@@ -20,14 +20,17 @@ import (
 // ledger that folds as the master's does.
 type remembering struct {
 	*testing.T
-	place  writable // nil: a folder
-	dir    string
-	spec   Spec
-	src    *Source
-	ledger []sources.Segment
-	log    bytes.Buffer
-	now    time.Time
-	read   map[string]int
+	place writable // nil: a folder
+	dir   string
+	cache string
+	spec  Spec
+	// framing: none is lines.
+	framing Framing
+	src     *Source
+	ledger  []sources.Segment
+	log     bytes.Buffer
+	now     time.Time
+	read    map[string]int
 	// touched: times of files that nobody can set count too.
 	touched bool
 }
@@ -54,7 +57,13 @@ func (r *remembering) start() {
 	if f.Complete == "" {
 		f.Complete = completeRenamed
 	}
-	o := Options{Dataset: "d", Framing: Framing{Kind: Lines, EmptyLines: true}, Spec: &f, Known: slices.Clone(r.ledger),
+	if r.cache == "" {
+		r.cache = r.TempDir()
+	}
+	if r.framing.Kind == 0 {
+		r.framing = Framing{Kind: Lines, EmptyLines: true}
+	}
+	o := Options{Dataset: "d", Framing: r.framing, Cache: r.cache, Spec: &f, Known: slices.Clone(r.ledger),
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil))}
 	if r.place != nil {
 		f.Root, o.Objects = r.place.String(), opener(r.place)

@@ -30,6 +30,8 @@ type Source struct {
 	turn chan struct{}
 	list lister
 	came func(modified, touched int64) int64 // cameLast; tests set it
+	// deleting has the turn, too.
+	deleting deleting
 
 	pointsMu sync.Mutex
 	points   map[pointsKey]*pointsOf
@@ -66,6 +68,7 @@ func Open(o Options) (*Source, error) {
 	if s.spec.live() {
 		s.grow()
 	}
+	s.deleting = newDeleting(&s.spec, o.Cache, string(s.partition), len(o.Known) == 0)
 	var err error
 	if s.spec.remote() {
 		s.bucket, err = openBucket(&o)

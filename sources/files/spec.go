@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Kind is what files can do. Nothing deletes them but people.
+// Kind is what files can do.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "files", Unit: "bytes", Paths: true, Backfills: true,
@@ -43,6 +43,8 @@ type Spec struct {
 	// Remember: names of files that came so long before the newest one are forgotten; 0: none.
 	Remember dataset.Duration `json:"remember,omitempty"`
 	Late     string           `json:"late,omitempty"` // with Remember: read (default) | skip: a name that sorts before forgotten ones
+	// Retain: end: never: files that nothing needs any more are deleted after this time; 0: never.
+	Retain dataset.Duration `json:"retain,omitempty"`
 }
 
 const (
@@ -51,16 +53,18 @@ const (
 	leastRefresh     = dataset.Duration(100 * time.Millisecond)
 	defaultRest      = dataset.Duration(10 * time.Second)
 	leastRemember    = dataset.Duration(time.Minute)
+	leastRetain      = dataset.Duration(time.Second)
 )
 
 func (f *Spec) Kind() sources.Kind {
 	k := Kind.Kind
 	k.Rolls, k.Numbers, k.Forgets = f.live(), f.live(), f.live() && f.Remember > 0
+	k.Deletes = f.live() && f.Retain > 0
 	return k
 }
 
 func (f *Spec) Traits() dataset.Traits {
-	t := dataset.Traits{Live: f.live(), Refresh: time.Duration(f.Refresh), MaxRecord: f.MaxRecord}
+	t := dataset.Traits{Live: f.live(), Refresh: time.Duration(f.Refresh), MaxRecord: f.MaxRecord, DeletesAfter: time.Duration(f.Retain)}
 	if f.Connection == "" { // else the operator says what may be read with it
 		t.Folders = []string{f.Root}
 	}
@@ -69,7 +73,7 @@ func (f *Spec) Traits() dataset.Traits {
 
 // Compatible: another root or other paths are other records.
 func (f *Spec) Compatible(field string) bool {
-	return field == "connection" || f.live() && slices.Contains([]string{"refresh", "complete", "rest", "remember", "late"}, field)
+	return field == "connection" || f.live() && slices.Contains([]string{"refresh", "complete", "rest", "remember", "late", "retain"}, field)
 }
 
 func (f *Spec) Fill() {
@@ -92,9 +96,11 @@ func (f *Spec) Fill() {
 	}
 }
 
-// Quick does not hash whole files, and waits for no file of a folder that grows to rest.
+// Quick does not hash whole files, deletes none, and waits for no file of a folder that grows
+// to rest.
 func (f *Spec) Quick() dataset.Part {
 	quick := *f
+	quick.Retain = 0
 	if quick.Verify = "fast"; f.live() {
 		quick.Complete = completeRenamed
 	}
@@ -114,6 +120,7 @@ func (f *Spec) Members(r *dataset.Reader) []dataset.Member {
 		{Name: "rest", Read: dataset.Parsed(r, &f.Rest, dataset.ParseDuration)},
 		{Name: "remember", Read: dataset.Parsed(r, &f.Remember, dataset.ParseDuration)},
 		{Name: "late", Read: r.Text(&f.Late)},
+		{Name: "retain", Read: dataset.Parsed(r, &f.Retain, dataset.ParseDuration)},
 		{Name: "max_record", Read: dataset.Parsed(r, &f.MaxRecord, dataset.ParseSize)},
 	}
 }
@@ -174,7 +181,7 @@ func (f *Spec) checkGrowing(c *dataset.Check) {
 		for _, m := range []struct {
 			name string
 			set  bool
-		}{{"refresh", f.Refresh != 0}, {"complete", f.Complete != ""}, {"rest", f.Rest != 0}, {"remember", f.Remember != 0}, {"late", f.Late != ""}} {
+		}{{"refresh", f.Refresh != 0}, {"complete", f.Complete != ""}, {"rest", f.Rest != 0}, {"remember", f.Remember != 0}, {"late", f.Late != ""}, {"retain", f.Retain != 0}} {
 			if m.set {
 				c.Fail("files."+m.name, "", "is for folders that grow", "remove it, or set end: never")
 			}
@@ -191,4 +198,7 @@ func (f *Spec) checkGrowing(c *dataset.Check) {
 		c.Fail("files.rest", f.Rest.String(), "is negative", "")
 	}
 	f.checkRemember(c)
+	if f.Retain != 0 && f.Retain < leastRetain {
+		c.Fail("files.retain", f.Retain.String(), "is too short", "at least "+leastRetain.String()+"; a day or more is usual")
+	}
 }

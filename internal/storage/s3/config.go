@@ -102,7 +102,7 @@ func Open(c Config, text string) (*Bucket, error) {
 	case c.PathStyle != nil, at.Host != defaultService:
 		lookup = minio.BucketLookupPath
 	}
-	client, err := minio.New(at.Host, &minio.Options{Creds: creds, Secure: at.Scheme == "https", Transport: transport,
+	client, err := minio.New(at.Host, &minio.Options{Creds: creds, Secure: at.Scheme == "https", Transport: conditions{transport},
 		Region: c.region(), BucketLookup: lookup, MaxRetries: tries})
 	if err != nil {
 		return nil, fmt.Errorf("S3 at %s: %w", at.Host, err)

@@ -91,6 +91,43 @@ func (b *Bucket) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 	}
 }
 
+// Remove sends the ETag as a condition, too.
+func (b *Bucket) Remove(ctx context.Context, key, tag string) error {
+	is, err := b.Head(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case is.Tag != tag:
+		return fmt.Errorf("%s: %w", b.url(key), storage.ErrChanged)
+	}
+	err = b.client.RemoveObject(onlyIf(ctx, tag), b.bucket, b.full(key), minio.RemoveObjectOptions{})
+	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
+		err = b.client.RemoveObject(ctx, b.bucket, b.full(key), minio.RemoveObjectOptions{})
+	}
+	if err = b.failed(ctx, key, err); errors.Is(err, errPrecondition) {
+		return fmt.Errorf("%s: %w", b.url(key), storage.ErrChanged)
+	}
+	return err
+}
+
+// conditions adds what the client's library cannot say: that a deletion is only for the
+// object with an ETag.
+type conditions struct{ http.RoundTripper }
+
+type onlyIfKey struct{}
+
+func onlyIf(ctx context.Context, tag string) context.Context {
+	return context.WithValue(ctx, onlyIfKey{}, tag)
+}
+
+func (c conditions) RoundTrip(r *http.Request) (*http.Response, error) {
+	if tag, is := r.Context().Value(onlyIfKey{}).(string); is && r.Method == http.MethodDelete {
+		r = r.Clone(r.Context()) // it is signed, and stays so: not every header is
+		r.Header.Set("If-Match", `"`+tag+`"`)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
 // Page lists what others wrote. Keys that end with a slash are the
 // marks of folders that some tools make.
 func (b *Bucket) Page(ctx context.Context, prefix, after string) ([]storage.Object, error) {

@@ -1,0 +1,96 @@
+"""What the tests of files.retain share: files that were trained are deleted while processes are
+killed, a kept checkpoint holds its files, and a file that was replaced stays."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent import poll
+from forgetting import ROWS, Lives, Writer
+
+
+class Place(Protocol):
+    """Where the files lie."""
+
+    def put(self, name: str, text: str) -> None: ...
+
+    def names(self) -> set[str]: ...
+
+
+def deletes_what_was_trained(job: Any, place: Place, spec: Path, *settings: str) -> None:
+    seed = time.time_ns()
+    print("seed", seed)
+    rng = random.Random(seed)
+    number = 0
+
+    def name(of: int) -> str:
+        return f"part-{of:06}.csv"
+
+    def drop() -> range:
+        nonlocal number
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        place.put(name(number), "".join(f"{i}\n" for i in ids))
+        number += 1
+        return ids
+
+    checkpoints = str(job.folder / "checkpoints")
+    lives = Lives(job, spec, *settings)
+    with Writer(drop):
+        rounds = 0
+        while rounds < 4 or number - len(place.names()) < 40:
+            rounds += 1
+            for _ in range(rng.randrange(3)):
+                lives.kill(rng.choice(["trainer", "agent", "master", "all"]))
+            lives.saves(5)
+            lives.kill("master")
+    assert lives.told("files that are trained on, and that no kept checkpoint needs, will be deleted"), job.logs()
+
+    # A pinned checkpoint keeps the files that it does not have.
+    lives.trainer.process.kill()
+    lives.trainer.process.wait()
+    kept = [c for c in json.loads(job.headrace("ckpt", "list", "-o", "json").stdout) if c["state"] == "bound"]
+    pinned = max(kept, key=lambda c: c["step"])
+    newest = pinned["path"]
+    has = pinned["records"]["rows"] // ROWS  # files, which were trained in their order
+    job.headrace("ckpt", "pin", newest)
+    lives.start_trainer()
+    last = name(number)
+    lives.ends_with(Counter(range(number * ROWS)), drop)
+    poll(lambda: min(place.names()) >= name(has - 20), 120)
+    assert place.names() >= {name(of) for of in range(has + 1, number)}, job.logs()
+
+    place.put(last, "".join(f"{-i}\n" for i in range(ROWS)))
+    copy = job.folder / "copy"
+    shutil.copytree(Path(newest).parent, copy)
+    removed = str(copy / Path(newest).name)
+    job.headrace("ckpt", "unpin", newest)
+    job.headrace("ckpt", "rm", checkpoints, "--keep", "1", "--yes")
+    poll(lambda: place.names() == {last}, 120)
+    poll(lambda: lives.told("its new content is not read"), 120)
+
+    # What was deleted is told to whoever wants to go back.
+    poll(lambda: "deleted" in plan(job, "start"), 120)
+    said = job.headrace("rewind", "default", "--to", "start", "--yes", check=False)
+    assert said.returncode != 0, said.stdout
+    assert "deleted records that would be read again" in said.stderr, said.stderr
+
+    # A master that knows nothing goes on from the checkpoint: it finds the replaced file, and
+    # knows its name.
+    lives.enough.unlink()
+    with Writer(drop):
+        lives.lose_the_state()
+        lives.kill("all")
+    poll(lambda: "deleted records that would be read again" in plan(job, removed), 120)
+    lives.ends_with(Counter(range(number * ROWS)), drop)
+
+
+def plan(job: Any, to: str) -> str:
+    """What going back would do."""
+    said = job.headrace("rewind", "default", "--to", to, "--dry-run", check=False)
+    return str(said.stdout + said.stderr)

@@ -1,0 +1,59 @@
+package files
+
+import (
+	"path"
+	"strings"
+
+	"github.com/headrace/headrace/internal/dataset"
+)
+
+// DeletesOf reports whether files.retain may delete what another dataset reads, as far as
+// roots and paths show. Two names of one folder are not found out.
+func (f *Spec) DeletesOf(other dataset.Part) bool {
+	o, is := other.(*Spec)
+	if !is || f.Retain == 0 || !f.live() {
+		return false
+	}
+	for _, a := range f.Paths {
+		for _, b := range o.Paths {
+			if mayMeet(f.Root, a, o.Root, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayMeet reports whether two patterns below their roots may match one file.
+func mayMeet(rootA, a, rootB, b string) bool {
+	if x, y := ending(a), ending(b); x != "" && y != "" && !strings.HasSuffix(x, y) && !strings.HasSuffix(y, x) {
+		return false // *.csv and *.parquet
+	}
+	return mayMatch(rootA, a, begins(rootB, b)) || mayMatch(rootB, b, begins(rootA, a))
+}
+
+// begins is what all names that a pattern matches begin with, root and all.
+func begins(root, pattern string) string {
+	if pattern = path.Clean(pattern); pattern == "." {
+		return path.Clean(root)
+	}
+	return strings.TrimSuffix(path.Clean(root), "/") + "/" + literal(pattern)
+}
+
+// mayMatch reports whether names that begin with text may be among those of a pattern.
+func mayMatch(root, pattern, text string) bool {
+	first := begins(root, pattern)
+	if strings.ContainsAny(pattern, `*?[\`) {
+		return strings.HasPrefix(text, first)
+	}
+	return text == first || strings.HasPrefix(text, strings.TrimSuffix(first, "/")+"/")
+}
+
+// ending is the last part of a pattern, if it is one of names of files: .csv of **/*.csv.
+func ending(pattern string) string {
+	text := pattern[strings.LastIndexAny(pattern, `*?]\`)+1:]
+	if text == pattern || !strings.HasPrefix(text, ".") || strings.Contains(text, "/") {
+		return ""
+	}
+	return text
+}

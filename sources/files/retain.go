@@ -1,0 +1,338 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/headrace/headrace/internal/dataset"
+	"github.com/headrace/headrace/internal/storage"
+	"github.com/headrace/headrace/sources"
+)
+
+// With files.retain, files of a folder that grows are deleted when nothing needs them any
+// more. Nothing is noted of a deletion: the next look through the folder sees what is there.
+// So a process may die at any moment, and a deletion that did not last is made again. The
+// name of a deleted file stays remembered like others, so a file that comes under it is not
+// read (replaced.go); files.remember alone forgets it, and not before the file is gone.
+
+const (
+	deleteWithin = 5 * time.Second  // one call of Delete
+	failuresMost = 100              // of one call; the others are tried by the next one
+	failedAgain  = 10 * time.Minute // a file that could not be deleted is tried again
+	samplesMost  = 64               // of passed, while files.retain goes by
+)
+
+// deleting is what is known about deletions between two calls of Delete.
+type deleting struct {
+	passed    passed
+	failed    map[string]time.Time // when a file could not be deleted
+	told      int                  // of those, in the log
+	announced bool
+	// fresh: nothing of the dataset is listed yet, so what is stored of passed is another one's.
+	fresh bool
+}
+
+// newDeleting touches no file.
+func newDeleting(f *Spec, cache, partition string, fresh bool) deleting {
+	if f.Retain == 0 || !f.live() {
+		return deleting{}
+	}
+	d := deleting{failed: map[string]time.Time{}, fresh: fresh}
+	if cache != "" {
+		d.passed.file = filepath.Join(cache, "retain", fmt.Sprintf("%016x", xxhash.Sum64String(partition+"\x00"+f.Root)))
+	}
+	return d
+}
+
+// begin is called when the dataset is listed.
+func (d *deleting) begin() {
+	if d.fresh {
+		d.passed.reset()
+	}
+	d.fresh = false
+}
+
+// sees notes a file that is there.
+func (l *look) sees(name string) {
+	if l.s.spec.Retain == 0 {
+		return
+	}
+	if n, known := l.s.list.growing.taken[name]; known {
+		n.look = l.no
+		l.s.list.growing.taken[name] = n
+	}
+}
+
+// there reports whether a file was there when it was looked for the last time.
+func (g *growing) there(n name) bool { return n.look >= g.full }
+
+// deletes reports whether a file is one of those that will be deleted some time.
+func (s *Source) deletes(name string) bool {
+	g := &s.list.growing
+	n, known := g.taken[name]
+	return s.spec.Retain > 0 && known && n.mark != told && g.there(n)
+}
+
+// Delete deletes files all of whose segments end at or before below, if their records have
+// lain there for files.retain and the files came as long ago.
+func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position) (sources.Deletions, error) {
+	var found sources.Deletions
+	if p != s.partition {
+		return found, s.notMine(p)
+	}
+	if s.spec.Retain == 0 || !s.spec.live() {
+		return found, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return found, ctx.Err()
+	}
+	g := &s.list.growing
+	if g.full == 0 {
+		return found, nil // it is not known what is there
+	}
+	end := 0 // of the segments below the mark
+	for end < len(segs) && (sources.Position{Segment: segs[end].ID, Offset: segs[end].End}).Compare(below) <= 0 {
+		end++
+	}
+	now, retain := g.ages(time.Now()).UnixNano(), int64(s.spec.Retain)
+	if err := s.deleting.passed.note(now, retain, segs, end); err != nil {
+		s.log.Warn("it cannot be stored since when files are not needed; after a start of the master they stay for files.retain again", "error", err)
+	}
+	needed := s.stillRead(segs, end)
+	round := deletion{s: s, began: time.Now(), now: now, left: s.spec.Retain}
+	defer round.tell()
+	for from, to := 0, 0; from < end; from = to {
+		name := segs[from].Name
+		for to = from + 1; to < end && segs[to].Name == name && len(segs[to].Locator) > 0; {
+			to++
+		}
+		n, known := g.taken[name]
+		if len(segs[from].Locator) == 0 || needed[name] || !known {
+			continue
+		}
+		if g.there(n) {
+			since := max(g.timeOf(n), s.deleting.passed.since(segs[to-1].ID))
+			round.file(ctx, segs[to-1].Locator, n, since)
+		}
+		if !g.there(g.taken[name]) {
+			for _, gone := range segs[from:to] {
+				found.Gone = append(found.Gone, gone.ID)
+			}
+		}
+	}
+	found.More = round.more
+	return found, round.err
+}
+
+// stillRead are the files that have segments below the mark, and others that are needed, or
+// that the ledger does not have yet.
+func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
+	needed := map[string]bool{s.list.current.name: true}
+	for name := range s.list.known { // listed in part by an earlier process
+		if _, goesOn := s.list.growing.taken[name]; !goesOn || slices.Contains(s.list.files[s.list.next:], name) {
+			needed[name] = true
+		}
+	}
+	if end < len(segs) {
+		needed[segs[end].Name] = true
+	}
+	last := int64(-1)
+	if n := len(segs); n > 0 {
+		last = segs[n-1].ID
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.segments[s.search(last):] {
+		needed[g.Name] = true
+	}
+	return needed
+}
+
+// deletion is one call of Delete.
+type deletion struct {
+	s        *Source
+	began    time.Time
+	now      int64 // ns since 1970
+	failures int
+	more     bool
+	err      error // ends the round
+
+	waits   int              // files that are not old enough
+	left    dataset.Duration // until the first of them is
+	next    string           // its name
+	deleted int
+	bytes   int64
+	from    string // the first one that was deleted
+	to      string // and the last one
+}
+
+// file deletes the file of a locator, if it is time. since: from when on it was not needed,
+// and there.
+func (d *deletion) file(ctx context.Context, loc []byte, n name, since int64) {
+	s := d.s
+	if n.mark == told || d.err != nil {
+		return // another file has its name
+	}
+	l, err := decodeLocator(loc)
+	if err != nil {
+		d.err = fmt.Errorf("%s: %w", s.partition, err)
+		return
+	}
+	if left := s.spec.Retain - dataset.Duration(d.now-min(since, d.now)); left > 0 {
+		if d.waits++; left < d.left || d.next == "" {
+			d.left, d.next = left, l.Path
+		}
+		return
+	}
+	if at, failed := s.deleting.failed[l.Path]; failed && time.Since(at) < failedAgain {
+		return
+	}
+	if d.failures == failuresMost || time.Since(d.began) > deleteWithin {
+		d.more = true
+		return
+	}
+	came, err := s.delete(ctx, l, n.time)
+	changed, isChanged := errors.AsType[*sources.Changed](err)
+	temporary, isTemporary := errors.AsType[*sources.Temporary](err)
+	switch {
+	case ctx.Err() != nil:
+		d.err = ctx.Err()
+	case isTemporary && temporary.Away:
+		d.err = err
+	case isChanged:
+		n.mark = told
+		s.list.growing.taken[l.Path] = n
+		s.log.Warn("a file that was read has changed since, or another one has its name: it is not deleted, and its new content is not read", "file", l.Path, "what", changed.What)
+	case errors.Is(err, fs.ErrNotExist):
+		d.gone(l.Path)
+	case err != nil:
+		d.failures++
+		d.failed(l.Path, err)
+	case came > n.time: // somebody has touched it
+		n.time = came
+		s.list.growing.taken[l.Path] = n
+	default:
+		d.gone(l.Path)
+		delete(s.deleting.failed, l.Path)
+		if d.deleted++; d.from == "" {
+			d.from = l.Path
+		}
+		d.to, d.bytes = l.Path, d.bytes+l.Identity.Size
+		s.log.Debug("file is deleted", "file", l.Path)
+	}
+}
+
+// gone: the next look may find the file again, and then it is deleted again.
+func (d *deletion) gone(name string) {
+	g := &d.s.list.growing
+	n := g.taken[name]
+	n.look = 0
+	g.taken[name] = n
+}
+
+func (d *deletion) failed(name string, err error) {
+	h := &d.s.deleting
+	_, before := h.failed[name]
+	if h.failed[name] = time.Now(); before {
+		return
+	}
+	if h.told++; h.told < toldMost {
+		d.s.log.Warn("a file that nothing needs any more cannot be deleted; it is tried again", "file", name, "error", err, "in", failedAgain.String())
+	} else if h.told == toldMost {
+		d.s.log.Warn("more files cannot be deleted; they are not named any more", "file", name, "error", err)
+	}
+}
+
+// tell logs what was deleted, and before the first deletion what will be.
+func (d *deletion) tell() {
+	s := d.s
+	if d.deleted > 0 {
+		s.log.Info("files are deleted: they are trained on, no kept checkpoint needs them, and files.retain is over",
+			"files", d.deleted, "bytes", d.bytes, "first", d.from, "last", d.to)
+	}
+	if d.waits > 0 && !s.deleting.announced && d.deleted == 0 {
+		s.deleting.announced = true
+		s.log.Info("files that are trained on, and that no kept checkpoint needs, will be deleted: going back to the start then misses them; a longer files.retain keeps them",
+			"files", d.waits, "first", d.next, "left", time.Duration(d.left).Round(time.Second).String())
+	}
+}
+
+// delete deletes a file if it is the one that was listed and has not come later than noted;
+// else it returns when it came. Directly before, it looks at the file again. On S3 the
+// request also has the ETag as a condition; a folder has no such thing, so a file that takes
+// the name between the look and the deletion is deleted.
+func (s *Source) delete(ctx context.Context, l *locator, noted int64) (came int64, err error) {
+	f, err := s.openPlanned(ctx, sources.Range{Partition: s.partition}, l)
+	if _, gone := errors.AsType[*sources.Truncated](err); gone {
+		return 0, fs.ErrNotExist
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	during(f, ctx)
+	now, err := f.stamp()
+	if err != nil {
+		return 0, s.fileError(l.Path, err)
+	}
+	if came = s.came(now.Modified, now.Touched); came > noted {
+		return came, nil
+	}
+	if s.bucket != nil {
+		err = s.bucket.objects.Remove(ctx, l.Path, l.Identity.Tag)
+	} else {
+		err = s.unlink(f, l.Path)
+	}
+	switch {
+	case errors.Is(err, storage.ErrChanged):
+		return 0, &sources.Changed{Name: l.Path, What: "another object is in its place"}
+	case err != nil:
+		return 0, s.fileError(l.Path, gone(err))
+	}
+	s.forgetPoints(l)
+	return 0, nil
+}
+
+// unlink removes the name of a file of this machine that is open as f.
+func (s *Source) unlink(f file, name string) error {
+	is, err := s.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if is.Mode()&fs.ModeSymlink != 0 {
+		return errors.New("is a symbolic link; links are not deleted")
+	}
+	was, err := f.(localFile).Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(is, was) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime()) {
+		return &sources.Changed{Name: name, What: "another file in its place"}
+	}
+	return s.root.Remove(name)
+}
+
+// forgetPoints removes the restart points of a file that is deleted.
+func (s *Source) forgetPoints(l *locator) {
+	if l.Codec == noCodec {
+		return
+	}
+	p := s.pointsFor(l)
+	s.pointsMu.Lock()
+	delete(s.points, pointsKey{l.Codec, l.Identity})
+	s.pointsMu.Unlock()
+	if p.folder != "" {
+		_ = os.RemoveAll(p.folder) // else they are trimmed with others
+	}
+}
