@@ -208,3 +208,15 @@ func TestANewMasterFoldsOnceTheSourceHasLooked(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWasReadIsDeletedOnceAMinuteOrMoreOften(t *testing.T) {
+	for retain, want := range map[string]time.Duration{"168h": time.Minute, "2m": 30 * time.Second, "1s": time.Second} {
+		spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, retain: "+retain+"}\ndecode: lines\n"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&listing{spec: spec}).foldEvery(); got != want {
+			t.Errorf("with retain %s every %v, want %v", retain, got, want)
+		}
+	}
+}

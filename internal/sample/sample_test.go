@@ -53,6 +53,30 @@ func TestTheFirstRowsHaveTheAskedColumnsInTheSpecsOrder(t *testing.T) {
 	}
 }
 
+func TestCheckSaysThatFilesWillBeDeleted(t *testing.T) {
+	for more, want := range map[string]string{"": "", ", end: never": "", ", end: never, retain: 168h": "what was trained will be deleted, 168h0m0s after"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a"), []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		docs, err := dataset.Documents([]byte("name: clicks\nfiles: {root: ."+more+"}\ndecode: lines\n"), "a test", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Check(t.Context(), docs[0].Spec, func(spec *dataset.Spec) (sources.Source, error) {
+			return spec.ForALook().Open(dataset.Opening{AllowedRoots: []string{dir}, Logger: slog.New(slog.DiscardHandler)})
+		}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		c.Write(&text)
+		if c.Records != 1 || want == "" && strings.Contains(text.String(), "deleted") || !strings.Contains(text.String(), want) {
+			t.Errorf("%q: %s", more, text.String())
+		}
+	}
+}
+
 func TestErrorsAreCountedByFieldWithTheirLine(t *testing.T) {
 	spec, open := clicks(t, "1\t2\ta\n0\tx\tb\n1\ty\tc\nz\t4\te\n")
 	c, err := Check(t.Context(), spec, open, 0)

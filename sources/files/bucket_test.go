@@ -103,10 +103,12 @@ func (m *memory) Remove(ctx context.Context, key, tag string) error {
 		m.meanwhile(key)
 		o = m.all[key]
 	}
-	switch {
-	case m.refuses != nil && m.refuses(key) != nil:
-		return fmt.Errorf("s3://test/%s: %w", key, m.refuses(key))
-	case o.Tag != tag:
+	if m.refuses != nil {
+		if err := m.refuses(key); err != nil {
+			return fmt.Errorf("s3://test/%s: %w", key, err)
+		}
+	}
+	if o.Tag != tag {
 		return fmt.Errorf("s3://test/%s: %w", key, storage.ErrChanged)
 	}
 	delete(m.data, key)

@@ -118,7 +118,7 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 			to++
 		}
 		n, known := g.taken[name]
-		if len(segs[from].Locator) == 0 || needed[name] || !known {
+		if len(segs[from].Locator) == 0 || needed[name] || !known { // !known: all of it is not listed
 			continue
 		}
 		if g.there(n) {
@@ -139,8 +139,8 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 // that the ledger does not have yet.
 func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
 	needed := map[string]bool{s.list.current.name: true}
-	for name := range s.list.known { // listed in part by an earlier process
-		if _, goesOn := s.list.growing.taken[name]; !goesOn || slices.Contains(s.list.files[s.list.next:], name) {
+	for name := range s.list.known { // listed in part by an earlier process, and found again
+		if slices.Contains(s.list.files[s.list.next:], name) {
 			needed[name] = true
 		}
 	}

@@ -400,6 +400,15 @@ func TestAFileWithSegmentsThatTheLedgerDoesNotHaveIsNotDeleted(t *testing.T) {
 	r.later(30 * day)
 	r.deletes(everything)
 	r.wants("a.csv")
+	if err := r.src.look(t.Context(), time.Now()); err != nil { // it is found, and not gone on with
+		t.Fatal(err)
+	}
+	g := &r.src.list.growing // as if this had begun long ago
+	g.wall, g.began = g.wall.Add(-30*day), g.began.Add(-30*day)
+	for range 2 { // the first one finds out when it came
+		r.deletes(everything)
+		r.wants("a.csv")
+	}
 	r.looks()
 	for range 2 {
 		r.deletes(r.ledger[len(r.ledger)-1].ID) // its end is needed
@@ -584,4 +593,109 @@ func TestAClockThatIsSetForwardDeletesNoFileEarly(t *testing.T) {
 		r.later(30 * day)
 	}
 	r.wants("a")
+}
+
+// What has no record, or was never read, is not deleted.
+func TestOtherFilesStay(t *testing.T) {
+	places(t, func(t *testing.T, place writable) {
+		r := retains(t, place, Spec{Remember: week, Complete: completeSuccess})
+		r.drops(r.day(0), "dt=1/a", "dt=1/_SUCCESS", "dt=2/waits")
+		if place == nil {
+			r.drops(r.day(0), "dt=1/empty")
+			if err := os.Truncate(filepath.Join(r.dir, "dt=1/empty"), 0); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			place.put(t, "dt=1/empty", nil)
+		}
+		r.expect("dt=1/a")
+		for range 2 {
+			r.deletes(everything)
+			r.later(30 * day)
+		}
+		r.wants("dt=1/_SUCCESS dt=1/empty dt=2/waits")
+		if place == nil {
+			if _, err := os.Stat(filepath.Join(r.dir, "dt=1")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The name of a deleted file stays taken.
+func TestAFileThatComesUnderTheNameOfADeletedOneIsNotRead(t *testing.T) {
+	places(t, func(t *testing.T, place writable) {
+		r := retains(t, place, Spec{})
+		r.drops(r.day(0), "a")
+		r.expect("a")
+		for range 2 {
+			r.deletes(everything)
+			r.later(30 * day)
+		}
+		r.wants("")
+		r.drops(r.day(1), "a")
+		if place != nil { // with another content
+			place.put(t, "a", []byte("another\n"))
+		}
+		for range 2 {
+			r.expect("")
+			for range 2 {
+				r.deletes(everything)
+				r.later(30 * day)
+			}
+			r.wants("a")
+			r.start()
+		}
+	})
+}
+
+func TestAFileThatWasForgottenBeforeIsNotDeleted(t *testing.T) {
+	places(t, func(t *testing.T, place writable) {
+		r := remembers(t, place, Spec{Remember: week})
+		r.drops(r.day(0), "a")
+		r.expect("a")
+		r.drops(r.day(20), "b")
+		r.expect("b")
+		r.drops(r.day(21), "c")
+		r.expect("c")
+		r.folds(everything)
+		if m, l := r.remembered(); m != 2 || l != 2 {
+			t.Fatalf("%d names and %d segments are remembered, want b and c", m, l)
+		}
+		r.spec.Retain = week
+		r.start()
+		r.expect("")
+		for range 2 {
+			r.deletes(everything)
+			r.later(30 * day)
+		}
+		r.wants("a")
+	})
+}
+
+// If nothing can be deleted, a call ends soon, and the next one tries the others.
+func TestACallTriesSomeFilesThatCannotBeDeleted(t *testing.T) {
+	m := newMemory()
+	tried := 0
+	m.refuses = func(string) error { tried++; return errors.New("access is denied") }
+	r := retains(t, m, Spec{})
+	for i := range failuresMost + 10 {
+		r.drops(r.day(0), fmt.Sprintf("%04d", i))
+	}
+	r.looks()
+	r.deletes(everything)
+	r.later(30 * day)
+	for _, want := range []struct {
+		tried int
+		more  bool
+	}{{failuresMost, true}, {10, false}, {0, false}} {
+		tried = 0
+		found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
+		if err != nil || tried != want.tried || found.More != want.more {
+			t.Errorf("%d were tried, more %t: %v; want %+v", tried, found.More, err, want)
+		}
+	}
+	if n := strings.Count(r.log.String(), "cannot be deleted"); n != toldMost {
+		t.Errorf("%d lines in the log", n)
+	}
 }
