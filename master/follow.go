@@ -72,8 +72,8 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			began := time.Now()
 			more, folded := f.fold(ctx)
 			every := l.foldEvery()
-			if more { // so that new files are looked for, too
-				every = restAfter(0, time.Since(began))
+			if more { // new files are looked for in the other half of the time
+				every = time.Since(began)
 			}
 			folds = time.After(every)
 			err = f.patient(folded)

@@ -54,9 +54,9 @@ type Objects interface {
 	// Page lists at most 1,000 objects whose keys begin with prefix and come after the
 	// key `after`, in order of their keys. There may be more if any came.
 	Page(ctx context.Context, prefix, after string) ([]Object, error)
-	// Remove deletes the object whose Tag that is: ErrChanged if another one is in its
-	// place, ErrNotFound if none is. The object is looked at first. The tag is then also a
-	// condition of the deletion; a service that knows no such condition deletes what is there.
+	// Remove deletes the object whose Tag that is: ErrChanged if another one is in its place.
+	// If none is there, the error is nil or ErrNotFound. A service that does not know the tag
+	// as a condition of a deletion deletes what is there, so call Head directly before.
 	Remove(ctx context.Context, key, tag string) error
 	// String says where they are: s3://bucket/prefix.
 	String() string

@@ -36,6 +36,7 @@ type deleting struct {
 	failed    map[string]time.Time // when a file could not be deleted
 	told      int                  // of those, in the log
 	announced bool
+	unstored  bool // passed could not be stored
 	// fresh: nothing of the dataset is listed yet, so what is stored of passed is another one's.
 	fresh bool
 }
@@ -106,9 +107,11 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 		end++
 	}
 	now, retain := g.ages(time.Now()).UnixNano(), int64(s.spec.Retain)
-	if err := s.deleting.passed.note(now, retain, segs, end); err != nil {
+	err := s.deleting.passed.note(now, retain, segs, end)
+	if err != nil && !s.deleting.unstored {
 		s.log.Warn("it cannot be stored since when files are not needed; after a start of the master they stay for files.retain again", "error", err)
 	}
+	s.deleting.unstored = err != nil
 	needed := s.stillRead(segs, end)
 	round := deletion{s: s, began: time.Now(), now: now, left: s.spec.Retain}
 	defer round.tell()
@@ -269,10 +272,44 @@ func (d *deletion) tell() {
 }
 
 // delete deletes a file if it is the one that was listed and has not come later than noted;
-// else it returns when it came. Directly before, it looks at the file again. On S3 the
-// request also has the ETag as a condition; a folder has no such thing, so a file that takes
-// the name between the look and the deletion is deleted.
+// else it returns when it came. It looks at the file directly before.
 func (s *Source) delete(ctx context.Context, l *locator, noted int64) (came int64, err error) {
+	if s.bucket != nil {
+		came, err = s.deleteObject(ctx, l, noted)
+	} else {
+		came, err = s.deleteLocal(ctx, l, noted)
+	}
+	if err == nil && came <= noted {
+		s.forgetPoints(l)
+	}
+	return came, err
+}
+
+// deleteObject: the request has the ETag as a condition.
+func (s *Source) deleteObject(ctx context.Context, l *locator, noted int64) (came int64, err error) {
+	now, err := s.see(ctx, l.Path)
+	if err != nil {
+		return 0, err
+	}
+	if what := l.Identity.differs(stamp{Tag: now.tag, Size: now.size}); what != "" {
+		return 0, &sources.Changed{Name: l.Path, What: what}
+	}
+	if came = s.cameOf(now); came > noted {
+		return came, nil
+	}
+	err = s.bucket.objects.Remove(ctx, l.Path, now.tag)
+	if errors.Is(err, storage.ErrChanged) {
+		return 0, &sources.Changed{Name: l.Path, What: "another object is in its place"}
+	}
+	if err != nil {
+		return 0, s.fileError(l.Path, gone(err))
+	}
+	return came, nil
+}
+
+// deleteLocal: nothing can make the deletion in a folder depend on the file, so a file that
+// takes the name after the look is deleted.
+func (s *Source) deleteLocal(ctx context.Context, l *locator, noted int64) (came int64, err error) {
 	f, err := s.openPlanned(ctx, sources.Range{Partition: s.partition}, l)
 	if _, gone := errors.AsType[*sources.Truncated](err); gone {
 		return 0, fs.ErrNotExist
@@ -281,7 +318,6 @@ func (s *Source) delete(ctx context.Context, l *locator, noted int64) (came int6
 		return 0, err
 	}
 	defer func() { _ = f.Close() }()
-	during(f, ctx)
 	now, err := f.stamp()
 	if err != nil {
 		return 0, s.fileError(l.Path, err)
@@ -289,19 +325,10 @@ func (s *Source) delete(ctx context.Context, l *locator, noted int64) (came int6
 	if came = s.came(now.Modified, now.Touched); came > noted {
 		return came, nil
 	}
-	if s.bucket != nil {
-		err = s.bucket.objects.Remove(ctx, l.Path, l.Identity.Tag)
-	} else {
-		err = s.unlink(f, l.Path)
+	if err := s.unlink(f, l.Path); err != nil {
+		return 0, s.fileError(l.Path, err)
 	}
-	switch {
-	case errors.Is(err, storage.ErrChanged):
-		return 0, &sources.Changed{Name: l.Path, What: "another object is in its place"}
-	case err != nil:
-		return 0, s.fileError(l.Path, gone(err))
-	}
-	s.forgetPoints(l)
-	return 0, nil
+	return came, nil
 }
 
 // unlink removes the name of a file of this machine that is open as f.

@@ -91,16 +91,9 @@ func (b *Bucket) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 	}
 }
 
-// Remove sends the ETag as a condition, too.
+// Remove sends the ETag as a condition.
 func (b *Bucket) Remove(ctx context.Context, key, tag string) error {
-	is, err := b.Head(ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case is.Tag != tag:
-		return fmt.Errorf("%s: %w", b.url(key), storage.ErrChanged)
-	}
-	err = b.client.RemoveObject(onlyIf(ctx, tag), b.bucket, b.full(key), minio.RemoveObjectOptions{})
+	err := b.client.RemoveObject(onlyIf(ctx, tag), b.bucket, b.full(key), minio.RemoveObjectOptions{})
 	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
 		err = b.client.RemoveObject(ctx, b.bucket, b.full(key), minio.RemoveObjectOptions{})
 	}
