@@ -154,7 +154,7 @@ type grown struct {
 func (g *grown) Datasets(context.Context) ([]serve.Dataset, error) {
 	p := serve.Partition{Identity: "river:0", Source: "river:0", Growing: true, Head: 10}
 	if time.Now().Before(g.busy) {
-		p.Growing, p.Segments = false, 300
+		p.Growing, p.Segments, p.Ahead = false, 300, 1
 	}
 	set := g.set
 	set.Partitions = []serve.Partition{p}
@@ -217,6 +217,25 @@ func TestWhatWasReadIsDeletedOnceAMinuteOrMoreOften(t *testing.T) {
 		}
 		if got := (&listing{spec: spec}).foldEvery(); got != want {
 			t.Errorf("with retain %s every %v, want %v", retain, got, want)
+		}
+	}
+}
+
+// A new master has heard from agents of leases up to the end of what is listed. So it plans
+// nothing, and its core never says that it needs more.
+func TestMoreIsListedWhenNothingIsLeftToPlan(t *testing.T) {
+	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never}\ndecode: lines\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listing{spec: spec, cfg: Config{AheadSegments: 256}}
+	for _, c := range []struct {
+		segments int
+		ahead    int64
+		want     bool
+	}{{300, 0, true}, {300, 10, false}, {10, 10, true}} {
+		if got := l.wanted(&serve.Partition{Segments: c.segments, Ahead: c.ahead}); got != c.want {
+			t.Errorf("with %d segments and %d units to plan: %t", c.segments, c.ahead, got)
 		}
 	}
 }

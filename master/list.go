@@ -235,9 +235,11 @@ func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 }
 
 // wanted says whether to list more of a partition. Shuffle and virtual ranks permute all
-// blocks, so they need all segments. Otherwise a window ahead of the plan is enough.
+// blocks, so they need all segments. Otherwise a window ahead of the plan is enough. The core
+// says when it needs more as it plans. If agents tell a new master of leases up to the end of
+// what is listed, it plans nothing more, so nobody says it.
 func (l *listing) wanted(p *serve.Partition) bool {
-	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments {
+	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments || p.Ahead == 0 {
 		return true
 	}
 	units := l.cfg.AheadUnits
