@@ -114,6 +114,10 @@ test-flash-long: build venv ## what of it takes long
 test-landing-disk: build venv ## pushed records on a real disk that is full (needs root); in `make test-long`
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_landing_disk.py
 
+.PHONY: test-oom
+test-oom: build venv ## records that make the kernel kill their trainer for want of memory (needs root and memory cgroups, v1 or v2); in `make test-long`
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_oom.py
+
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)
@@ -394,7 +398,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
+test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

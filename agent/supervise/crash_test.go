@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,33 +27,6 @@ func TestOnlyWhatAProcessDoesToItselfIsACrash(t *testing.T) {
 		if c.end.Crashed() != c.crash {
 			t.Errorf("%s: crashed is %v", c.end.Status(), c.end.Crashed())
 		}
-	}
-}
-
-func TestAKillForWantOfMemoryExplainsOneEnd(t *testing.T) {
-	root := t.TempDir()
-	write := func(path, text string) {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("proc/self/cgroup", "0::/job\n")
-	events := "sys/fs/cgroup/job/memory.events"
-	write(events, "low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
-	m := newMemoryKills(root)
-	if m.one() {
-		t.Error("a kill before the start explains an end")
-	}
-	write(events, "low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
-	if !m.one() || m.one() {
-		t.Error("one kill explains not exactly one end")
-	}
-	if newMemoryKills(t.TempDir()).one() {
-		t.Error("there is no cgroup, and it counts kills")
 	}
 }
 

@@ -14,6 +14,6 @@
 //	process_linux.go process_other.go  what only Linux can do for us
 //	output.go     lines with their rank in front
 //	alike.go      one error of several ranks is printed once
-//	crash.go      which ends are crashes
+//	crash.go      which ends are crashes; memory.go which processes the kernel killed for want of memory
 //	failed.go     how ranks ended, for people and exit codes
 package supervise

@@ -17,6 +17,7 @@ type End struct {
 	Signal             syscall.Signal // 0: it exited by itself
 	Stderr             []string       // last lines
 	Final              bool           // a new start would meet the same error
+	Memory             bool           // the kernel killed it for want of memory
 
 	until int64 // lines of all workers up to its last one of stderr
 	seen  bool  // hardly anything came after its last lines
@@ -25,12 +26,16 @@ type End struct {
 // Bad reports an end other than exit status 0.
 func (e End) Bad() bool { return e.Code != 0 || e.Signal != 0 }
 
-// Status is "exit status 3" or "killed by SIGKILL".
+// Status is "exit status 3", "killed by SIGSEGV" or "killed by SIGKILL: out of memory".
 func (e End) Status() string {
+	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != 0 {
-		return "killed by " + unix.SignalName(e.Signal)
+		status = "killed by " + unix.SignalName(e.Signal)
 	}
-	return fmt.Sprintf("exit status %d", e.Code)
+	if e.Memory {
+		status += ": out of memory"
+	}
+	return status
 }
 
 func (e End) String() string {

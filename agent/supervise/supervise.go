@@ -299,8 +299,9 @@ func (g *group) start(local, attempt int) error {
 	g.cfg.Logger.Info("worker started", "task", w.name, "pid", w.cmd.Process.Pid, "attempt", attempt)
 	g.waits.Go(func() {
 		w.wait()
+		crash := w.crashed(g.oom)
 		if g.cfg.Reaped != nil {
-			g.cfg.Reaped(w.end.PID, w.crashed(g.oom))
+			g.cfg.Reaped(w.end.PID, crash)
 		}
 		g.ends <- w
 	})

@@ -99,11 +99,16 @@ func (w *worker) tell(s syscall.Signal) {
 	w.signal(s)
 }
 
-// crashed says whether the worker, which has ended, has crashed by itself.
+// crashed says whether the worker, which has ended, has crashed by itself. If it was for want
+// of memory, its end says so from then on.
 func (w *worker) crashed(oom *memoryKills) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.told && (w.end.Crashed() || w.end.killed() && oom.one())
+	if w.told {
+		return false
+	}
+	w.end.Memory = w.end.killed() && oom.one()
+	return w.end.Memory || w.end.Crashed()
 }
 
 // signal goes to the process and all of its group.
