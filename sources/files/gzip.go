@@ -18,6 +18,7 @@ type gunzip struct {
 	notes notes
 	flate io.ReadCloser // nil between members
 	base  int64         // byte of the file that the deflate stream's offsets count from
+	ahead int64         // how many bytes too far they are by now: see block
 	out   int64         // of the content
 	from  int64         // content offset of the member's start
 	crc   uint32        // of the member up to out
@@ -77,8 +78,13 @@ func (g *gunzip) gave(p []byte) {
 	g.crc, g.out = crc32.Update(g.crc, crc32.IEEETable, p), g.out+int64(len(p))
 }
 
-// block is called by the decompressor at the end of each block.
+// block is called by the decompressor at the end of each block. The decompressor (1.20.1 to
+// 1.20.4) counts bytes that it had fetched before the header of a stored block once more, so
+// its offsets run ahead of the bytes that it has really taken. After a stored block it holds no
+// fetched bits, so its offset shows by how much. After another block it may hold some, so its
+// offset never shows more.
 func (g *gunzip) block(c flate.InflateCheckpoint) {
+	g.ahead = max(g.ahead, c.CompressedOffset-(g.in.place()-g.base))
 	out := g.from + c.UncompressedOffset
 	last := int64(-1)
 	if n := len(g.passed); n > 0 {
@@ -87,7 +93,7 @@ func (g *gunzip) block(c flate.InflateCheckpoint) {
 	if c.Final || last >= 0 && out-last < g.notes.distance() || !g.notes.wanted(out) {
 		return
 	}
-	g.passed = append(g.passed, &point{Out: out, In: g.base + c.CompressedOffset, Inside: true, Bit: c.BitOffset,
+	g.passed = append(g.passed, &point{Out: out, In: g.base + c.CompressedOffset - g.ahead, Inside: true, Bit: c.BitOffset,
 		Member: c.UncompressedOffset, Window: append([]byte(nil), c.Window...)})
 }
 
@@ -105,7 +111,7 @@ func (g *gunzip) member() error {
 		}
 		return g.in.damaged(gzipCodec, err)
 	}
-	g.base, g.from, g.crc, g.any = g.in.place(), g.out, 0, true
+	g.base, g.ahead, g.from, g.crc, g.any = g.in.place(), 0, g.out, 0, true
 	g.flate = flate.NewReaderOpts(g.in.buffered, flate.WithEobCallback(g.block))
 	return nil
 }

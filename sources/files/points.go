@@ -70,8 +70,11 @@ const (
 func newPoints(in *trimmer, c codec, id identity, log *slog.Logger) *pointsOf {
 	p := &pointsOf{trim: in, log: log, every: pointsEvery, light: map[int64]*point{}}
 	magic := "HRP1"
-	if c == bzip2Codec {
+	switch c {
+	case bzip2Codec:
 		magic = "HRP2" // an older version finds points of bzip2, and cannot begin there
+	case gzipCodec:
+		magic = "HRP3" // an older version made wrong points after stored blocks
 	}
 	b := append([]byte(magic), byte(c))
 	for _, n := range []uint64{uint64(id.Size), uint64(id.Modified), id.Inode, id.Print} {

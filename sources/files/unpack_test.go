@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -89,6 +90,62 @@ func TestEveryRestartPointGivesTheRestOfTheContent(t *testing.T) {
 			if !bytes.Equal(b[:n], want) || n < len(b) && err != io.EOF {
 				t.Fatalf("%v: %d bytes at %d: %d, %v", c, len(b), at, n, err)
 			}
+		}
+	}
+}
+
+// Writers such as pigz end their blocks with an empty stored one, and text that cannot be
+// packed lies in stored blocks.
+func TestRestartPointsAfterStoredBlocksGiveTheRestOfTheContent(t *testing.T) {
+	rng := rngOf(t)
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for level := 1; level <= 9; level++ {
+		text := make([]byte, 1<<18)
+		var b bytes.Buffer
+		w, err := gzip.NewWriterLevel(&b, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := text; len(part) > 0; {
+			k := min(len(part), 1+rng.IntN(1<<13))
+			for i, any := 0, rng.IntN(4) == 0; i < k; i++ {
+				part[i] = letters[rng.IntN(len(letters))]
+				if any {
+					part[i] = byte(rng.Uint32())
+				}
+			}
+			if _, err := w.Write(part[:k]); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			part = part[k:]
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		u := openPacked(t, "a", b.Bytes(), gzipCodec, "")
+		u.points.every = 1 << 10
+		if got := unpackAll(t, io.NewSectionReader(u, 0, unknownSize)); !bytes.Equal(got, text) {
+			t.Fatalf("level %d: the content differs", level)
+		}
+		if len(u.points.places) < 20 {
+			t.Errorf("level %d: only %d points", level, len(u.points.places))
+		}
+		for _, out := range u.points.places {
+			p, err := u.points.load(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := u.codec.begin(u.raw, u.packed, *p, noNotes{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, text[out:]) {
+				t.Fatalf("level %d: from %d on the content differs: %v", level, out, err)
+			}
+			r.Close()
 		}
 	}
 }
