@@ -72,7 +72,7 @@ const (
 	aheadLeases          = 16
 	defaultHeadsEvery    = time.Second
 	defaultHeadPatience  = 20 * time.Second
-	listAtOnce           = 16 // segments per call of Source.Segments; few, so that each is durable soon
+	listAtOnce           = 16 // at most so many segments per call of Source.Segments; few, so that each is durable soon
 	storeFolder          = "store"
 	stopGrace            = 2 * time.Second // for calls in flight at the end
 )

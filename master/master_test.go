@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,6 +183,32 @@ func TestListingIsCompleteAndDurable(t *testing.T) {
 	r = start(t, Config{State: dir, OpenSource: s.open})
 	if d := r.until("complete listing", complete); d.Counts.Listed != 4000 || len(s.opened) != opens {
 		t.Error(d, s.opened)
+	}
+}
+
+// A source may work long for each segment, as for a large compressed file.
+func TestTheFirstSegmentIsListedBeforeTheOthers(t *testing.T) {
+	s, more := &shelf{n: 40}, make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(more) })
+	defer goOn()
+	s.set(func(after int64) error {
+		if after >= 0 {
+			<-more
+		}
+		return nil
+	})
+	r := start(t, Config{State: t.TempDir(), OpenSource: s.open})
+	r.apply(spec)
+	d := r.until("a segment", func(d *headracev1.Dataset) bool { return d.Counts.Listed > 0 })
+	goOn()
+	if d.Counts.Listed != 100 || d.ListingComplete {
+		t.Errorf("%d units are listed at once, not 100", d.Counts.Listed)
+	}
+	r.until("complete listing", complete)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := []int64{-1, 0, 1, 3, 7, 15, 31}; !slices.Equal(s.asked, want) {
+		t.Errorf("listed after %d, not %d", s.asked, want)
 	}
 }
 
