@@ -118,6 +118,11 @@ test-landing-disk: build venv ## pushed records on a real disk that is full (nee
 test-oom: build venv ## records that make the kernel kill their trainer for want of memory (needs root and memory cgroups, v1 or v2); in `make test-long`
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_oom.py
 
+.PHONY: test-large-gzip
+MIB ?= 256
+test-large-gzip: build venv ## a .gz of MIB is leased in pieces and read on from the middle after kills; in `make test-long`
+	cd connectors/python && MIB=$(MIB) HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -s tests/integration/check_large_gzip.py
+
 .PHONY: test-python-kafka
 test-python-kafka: build venv quickstart-needs-kafka ## the same over topics of a real Kafka
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_KAFKA)
@@ -398,7 +403,7 @@ test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
+test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-large-gzip test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz
