@@ -39,8 +39,8 @@ func (c classes) read() classes {
 }
 
 // classes gives the file for the jars in lib, which is made once per machine and JVM: example
-// starts a broker that writes it, and stops it. Where a JVM writes none, an empty file says so:
-// then brokers start without.
+// starts a broker that writes it, and stops it. Where that fails, or a JVM writes none, an empty
+// file says so: then brokers start without, which only takes longer.
 func (s software) classes(ctx context.Context, lib string, example func(context.Context, classes) error) (classes, error) {
 	jvm, err := jvmName()
 	if err != nil {
@@ -63,10 +63,11 @@ func (s software) classes(ctx context.Context, lib string, example func(context.
 	if err := os.RemoveAll(part); err != nil {
 		return classes{}, err
 	}
-	if err := example(ctx, classes{file: part, write: true}); err != nil {
-		return classes{}, fmt.Errorf("a %s broker that writes the file of its classes: %w", s.name, err)
+	failed := example(ctx, classes{file: part, write: true})
+	if ctx.Err() != nil { // interrupted: the next one tries again
+		return classes{}, failed
 	}
-	if _, err := os.Stat(part); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(part); failed != nil || errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(part, nil, 0o644); err != nil {
 			return classes{}, err
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The file is made once for each JVM. Where a JVM makes none, nobody tries again; where the broker
-// failed, the next one does.
+// The file is made once for each JVM. Where a JVM makes none, or the broker that should write it
+// failed, brokers start without, and nobody tries again. Who was interrupted leaves it to the next.
 func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
@@ -22,8 +22,8 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	}
 	lib := filepath.Join(t.TempDir(), "lib")
 	tried := 0
-	get := func(example func(file string) error) (classes, error) {
-		return software{name: "Kafka"}.classes(t.Context(), lib, func(_ context.Context, c classes) error {
+	get := func(ctx context.Context, example func(file string) error) (classes, error) {
+		return software{name: "Kafka"}.classes(ctx, lib, func(_ context.Context, c classes) error {
 			if tried++; !slices.Equal(c.options(), []string{"-XX:ArchiveClassesAtExit=" + c.file}) || c.read().options() != nil {
 				t.Errorf("%+v", c)
 			}
@@ -34,18 +34,29 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	writesNone := func(string) error { return nil }
 
 	java("#!/bin/sh\n")
-	wrong := errors.New("it does not start")
-	if _, err := get(func(file string) error { return errors.Join(writes(file), wrong) }); !errors.Is(err, wrong) {
-		t.Errorf("of a broker that failed: %v", err)
+	interrupted, interrupt := context.WithCancel(t.Context())
+	_, err := get(interrupted, func(file string) error {
+		interrupt()
+		return errors.Join(writes(file), interrupted.Err())
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("of one who was interrupted: %v", err)
 	}
 	for range 2 {
-		if c, err := get(writes); err != nil || !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
+		if c, err := get(t.Context(), writes); err != nil || !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
 			t.Errorf("after %d tries: %+v, %v", tried, c, err)
 		}
 	}
 	java("#!/bin/sh\n# another\n")
 	for range 2 {
-		if c, err := get(writesNone); err != nil || c.options() != nil || tried != 3 {
+		if c, err := get(t.Context(), writesNone); err != nil || c.options() != nil || tried != 3 {
+			t.Errorf("after %d tries: %+v, %v", tried, c, err)
+		}
+	}
+	java("#!/bin/sh\n# a third\n")
+	for range 2 {
+		c, err := get(t.Context(), func(file string) error { return errors.Join(writes(file), errors.New("it does not start")) })
+		if err != nil || c.options() != nil || tried != 4 {
 			t.Errorf("after %d tries: %+v, %v", tried, c, err)
 		}
 	}
