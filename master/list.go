@@ -249,12 +249,12 @@ func (l *listing) wanted(p *serve.Partition) bool {
 	return p.Segments < l.cfg.AheadSegments && p.Ahead < units
 }
 
-// atOnce is how many segments to list next: one first, then about as many as there are. Each
+// segmentsAtOnce is how many segments to list next: one first, then about as many as there are. Each
 // may be long work, as in a compressed file, and reading begins when the first one is added.
-func atOnce(lastSegment int64) int { return int(min(max(lastSegment+1, 1), listAtOnce)) }
+func segmentsAtOnce(lastSegment int64) int { return int(min(max(lastSegment+1, 1), listAtOnce)) }
 
 func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Partition, p *serve.Partition, bounded bool) (more bool, err error) {
-	most := atOnce(p.LastSegment)
+	most := segmentsAtOnce(p.LastSegment)
 	segs, err := again(ctx, l, func() ([]sources.Segment, error) { return src.Segments(ctx, p.Source, p.LastSegment, most) })
 	if err != nil {
 		return false, err
