@@ -106,6 +106,72 @@ func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing
 	}
 }
 
+// The kernel may tell of an end so late that it gets a number without that. It keeps this number.
+func TestAnEndThatHasItsNumberGetsNoOther(t *testing.T) {
+	var x exits
+	watched := func() (*process, int) {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		p := &process{}
+		x.add(p, fd)
+		return p, fd
+	}
+	ended := func(fd int) {
+		if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, a := watched()
+	second, b := watched()
+	x.seen(first, a) // nothing tells yet
+	ended(a)
+	ended(b)
+	x.seen(second, b)
+	if first.order != 1 || second.order != 2 {
+		t.Errorf("the first one has the number %d and the second one %d", first.order, second.order)
+	}
+	other, c := watched()
+	x.seen(&process{}, c) // its watch has ended, and the number of its pidfd is the other's now
+	if x.of[int32(c)] != other {
+		t.Error("the watch of the other one has ended")
+	}
+	x.remove(c)
+}
+
+// Without a file descriptor for the order of ends, an end is seen all the same.
+func TestAnEndIsSeenAlsoWhereTheKernelDoesNotNoteTheOrder(t *testing.T) {
+	ends.mu.Lock()
+	epoll, of := ends.epoll, ends.of
+	ends.epoll, ends.of = -1, map[int32]*process{-1: {}} // nothing can be added to it
+	ends.mu.Unlock()
+	defer func() {
+		ends.mu.Lock()
+		ends.epoll, ends.of = epoll, of
+		ends.mu.Unlock()
+	}()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	p, err := watch(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := p.kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.exited
+	earlier := &process{order: 1}
+	if later := (&process{order: 1 << 62}); !p.endedBefore(later) || p.endedBefore(earlier) {
+		t.Error("it has no number")
+	}
+}
+
 // refusing is a Desk that takes nobody in, when the test lets it answer.
 type refusing struct {
 	Desk

@@ -46,10 +46,7 @@ func watch(pid int) (*process, error) {
 		_ = p.fd.Close()
 		return nil, fmt.Errorf("%w: %w", errNoProcess, err)
 	}
-	if err := ends.add(p, fd); err != nil {
-		_ = p.fd.Close()
-		return nil, fmt.Errorf("%w: %w", errNoProcess, err)
-	}
+	ends.add(p, fd)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// The runtime's poller wakes us when the pidfd is readable: it has ended.
@@ -112,22 +109,22 @@ type exits struct {
 
 var ends exits
 
-func (x *exits) add(p *process, fd int) error {
+// add has the kernel note the end of p. If it cannot, as without a free file descriptor, p gets
+// its number when its end is seen.
+func (x *exits) add(p *process, fd int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.of) == 0 {
 		epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return fmt.Errorf("epoll_create: %w", err)
+			return
 		}
 		x.epoll, x.of = epoll, map[int32]*process{}
 	}
 	x.of[int32(fd)] = p
 	if err := unix.EpollCtl(x.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 		x.drop(int32(fd))
-		return fmt.Errorf("epoll_ctl: %w", err)
 	}
-	return nil
 }
 
 func (x *exits) remove(fd int) {
@@ -177,6 +174,9 @@ func (x *exits) seen(p *process, fd int) {
 	}
 	if p.order == 0 { // nothing tells, or its watch has ended
 		x.number(p)
+		if x.of[int32(fd)] == p { // or another process has the pidfd now
+			x.drop(int32(fd)) // it must not get another number
+		}
 	}
 }
 
