@@ -15,8 +15,9 @@ import (
 // kill before it sends the signal, so whoever has seen a worker's end also sees its kill.
 type memoryKills struct {
 	mu   sync.Mutex
-	path string // of the file that has the count; empty: it is not known
-	seen int64
+	path string  // of the file that has the count; empty: it is not known
+	seen int64   // the count when we looked last
+	free []int64 // the numbers of the kills that explain no end yet, in order
 }
 
 // newMemoryKills finds the cgroup that limits our memory. root is "/", but for tests. In
@@ -76,7 +77,7 @@ func groupMount(mounts string, version int, group string) (mount, below string, 
 		}
 		ours := kind[0] == "cgroup2" && version == 2 ||
 			kind[0] == "cgroup" && version == 1 && slices.Contains(strings.Split(kind[2], ","), "memory")
-		if !ours {
+		if !ours || strings.HasPrefix(fields[3], "/..") { // it shows what is above our namespace
 			continue
 		}
 		if below, err := filepath.Rel(unescape(fields[3]), group); err == nil && filepath.IsLocal(below) {
@@ -121,13 +122,20 @@ func (m *memoryKills) count() int64 {
 	return 0
 }
 
-// one says whether there was one more kill than those that explain another worker's end.
-func (m *memoryKills) one() bool {
+// one says whether there was a kill since the count was since, when the worker started, that
+// does not explain another worker's end. A kill before that was of another process.
+func (m *memoryKills) one(since int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.count() <= m.seen {
+	for count := m.count(); m.seen < count; {
+		m.seen++
+		m.free = append(m.free, m.seen)
+	}
+	// The first one: workers that started later can have only the later ones.
+	i, _ := slices.BinarySearch(m.free, since+1)
+	if i == len(m.free) {
 		return false
 	}
-	m.seen++
+	m.free = slices.Delete(m.free, i, i+1)
 	return true
 }

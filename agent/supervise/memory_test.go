@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -52,11 +53,11 @@ func TestAKillForWantOfMemoryExplainsOneEnd(t *testing.T) {
 			on.write("proc/self/mountinfo", c.mounts)
 			on.write(c.file, c.before)
 			m := newMemoryKills(on.root)
-			if m.one() {
+			if m.one(0) {
 				t.Error("a kill before the start explains an end")
 			}
 			on.write(c.file, c.after)
-			if !m.one() || m.one() {
+			if !m.one(0) || m.one(0) {
 				t.Error("one kill does not explain exactly one end")
 			}
 		})
@@ -70,7 +71,9 @@ func TestKillsOfAGroupThatIsNotSeenExplainNothing(t *testing.T) {
 		"no mounts":                {"0::/job\n", ""},
 		"another part is mounted":  {"0::/job\n", "31 23 0:28 /other /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
 		"moved out of what we see": {"0::/../other\n", mountsV2},
-		"version 2 has no memory":  {"0::/\n", mountsV1},
+		"the mount shows what is above our namespace": {"0::/job\n",
+			"31 23 0:28 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+		"version 2 has no memory": {"0::/\n", mountsV1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on := machine{t, t.TempDir()}
@@ -84,13 +87,69 @@ func TestKillsOfAGroupThatIsNotSeenExplainNothing(t *testing.T) {
 			count("oom_kill 0\n")
 			m := newMemoryKills(on.root)
 			count("oom_kill 1\n")
-			if m.one() {
+			if m.one(0) {
 				t.Error("it counts kills")
 			}
 		})
 	}
-	if newMemoryKills(t.TempDir()).one() {
+	if newMemoryKills(t.TempDir()).one(0) {
 		t.Error("there is no cgroup, and it counts kills")
+	}
+}
+
+// A kill before a worker started was of another process, such as a child of a worker before it.
+// Each later one explains the end of one worker that ran, in whatever order their ends are seen.
+func TestAKillBeforeAWorkerStartedDoesNotExplainItsEnd(t *testing.T) {
+	on := machine{t, t.TempDir()}
+	on.write("proc/self/cgroup", "0::/job\n")
+	on.write("proc/self/mountinfo", mountsV2)
+	kills := func(n int) { on.write("sys/fs/cgroup/job/memory.events", fmt.Sprintf("oom_kill %d\n", n)) }
+	kills(0)
+	m := newMemoryKills(on.root)
+	kills(1) // of a child
+	late := m.count()
+	if m.one(late) {
+		t.Error("a kill before the start explains an end")
+	}
+	kills(2) // of a worker that started before the first kill, and is seen last
+	later := m.count()
+	kills(3)
+	if !m.one(later) || m.one(later) || !m.one(late) || m.one(late) || !m.one(0) || m.one(0) {
+		t.Error("a kill does not explain one end of a worker that ran then")
+	}
+}
+
+func TestAWorkersEndIsExplainedOnlyByAKillSinceItsStart(t *testing.T) {
+	on := machine{t, t.TempDir()}
+	on.write("proc/self/cgroup", "0::/job\n")
+	on.write("proc/self/mountinfo", mountsV2)
+	kills := func(n int) { on.write("sys/fs/cgroup/job/memory.events", fmt.Sprintf("oom_kill %d\n", n)) }
+	kills(0)
+	cfg, err := sh("sleep 1000").withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &group{cfg: cfg, out: &output{w: cfg.Out}, err: &output{w: cfg.Err}, oom: newMemoryKills(on.root)}
+	g.out.written, g.err.written = &g.written, &g.written
+	g.spawner, g.tasks, g.workers = newSpawner(), cfg.makeTasks(), make([]*worker, 1)
+	defer g.spawner.stop()
+	end := func(before func()) End {
+		w, err := g.startWorker(0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before()
+		w.signal(syscall.SIGKILL)
+		w.wait()
+		w.crashed(g.oom)
+		return w.end
+	}
+	kills(1)
+	if e := end(func() {}); e.Signal != syscall.SIGKILL || e.Memory {
+		t.Errorf("its end was explained by a kill before its start: %+v", e)
+	}
+	if e := end(func() { kills(2) }); e.Signal != syscall.SIGKILL || !e.Memory {
+		t.Errorf("its end was not explained by the kill of it: %+v", e)
 	}
 }
 

@@ -28,6 +28,7 @@ type worker struct {
 	end      End
 	started  time.Time
 	note     string // a file in which it may say why it ends
+	kills    int64  // the count of memoryKills before it started
 
 	mu     sync.Mutex
 	reaped bool // from then on its pid may be given to another process
@@ -48,6 +49,7 @@ func (g *group) startWorker(local, attempt int) (*worker, error) {
 		w.note = g.note(local)
 		_ = os.Remove(w.note) // of the attempt before
 	}
+	w.kills = g.oom.count()
 	if err := g.spawner.start(w.cmd); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return nil, fmt.Errorf("run: there is no program %q on PATH: %w", w.command[0], err)
@@ -107,7 +109,7 @@ func (w *worker) crashed(oom *memoryKills) bool {
 	if w.told {
 		return false
 	}
-	w.end.Memory = w.end.killed() && oom.one()
+	w.end.Memory = w.end.killed() && oom.one(w.kills)
 	return w.end.Memory || w.end.Crashed()
 }
 
