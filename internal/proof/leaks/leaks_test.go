@@ -1,7 +1,10 @@
 package leaks
 
 import (
+	"os"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -13,10 +16,58 @@ func TestAGoroutineThatStaysIsFoundAndOneThatEndsIsNot(t *testing.T) {
 		defer close(ended)
 		<-end
 	}()
-	if err := find(0, before); err == nil {
+	if err := find(0, stuckLooks, before); err == nil {
 		t.Error("a goroutine that waits is not found")
 	}
 	close(end)
 	<-ended
+	None(t, before...)
+}
+
+// A Close that leaves such goroutines for a while fails, long before the hour.
+func TestGoroutinesThatWaitForEachOtherOrForATimerAreFoundSoon(t *testing.T) {
+	before := []goleak.Option{goleak.IgnoreCurrent()}
+	end := make(chan struct{})
+	go func() { <-end }()
+	go func() {
+		select {
+		case <-end:
+		case <-time.After(time.Hour):
+		}
+	}()
+	go func() {
+		var wg sync.WaitGroup
+		wg.Go(func() { <-end })
+		wg.Wait()
+	}()
+	if err := find(time.Hour, 2, before); err == nil {
+		t.Error("they are not found")
+	}
+	close(end)
+	None(t, before...)
+}
+
+// What comes from outside may be late on a slow machine.
+func TestAGoroutineThatWaitsForTheOutsideIsNotStuck(t *testing.T) {
+	before := []goleak.Option{goleak.IgnoreCurrent()}
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		_, _ = in.Read(make([]byte, 1))
+	}()
+	go func() { <-came }()
+	err = find(0, stuckLooks, before)
+	if err == nil {
+		t.Fatal("it is not found")
+	}
+	if all := stuck(err); all != nil {
+		t.Errorf("%v are stuck, says it, of %v", all, err)
+	}
+	_ = out.Close()
 	None(t, before...)
 }
