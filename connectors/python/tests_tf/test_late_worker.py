@@ -115,3 +115,25 @@ def test_under_headrace_run_a_worker_may_start_when_the_job_has_ended(job: Job, 
     assert not re.search("starts? again", text()), text()
     prefix = str(bound(work)[-1]).removesuffix(".headrace-manifest.json")
     assert (tf.train.load_variable(prefix, "hist") == 1).all()
+
+
+def test_a_chief_does_not_go_on_with_the_model_of_another_training(job: Job, work: Path) -> None:
+    """Its servers outlive a training under `headrace run`. The first chief's model lives on."""
+    tasks = ByHand(job, ARGS, ps=1, chief=1)
+    job.up("--model", "shared")
+    job.apply()
+    tasks.start("ps")
+    first = tasks.start("chief", HELD="never")
+    until("a chief that holds", lambda: "held" in first.log.read_text(), job.logs)
+    first.process.kill()
+    first.process.wait()
+    tasks.argv.append("--dir=another")
+    other = tasks.start("chief")
+    assert tasks.status(other) == 1, job.logs()
+    said = other.log.read_text()
+    assert f"the model of another training, whose model_dir is {work / 'model'}; here it is {work / 'another'}" in said
+    assert "begins behind" not in said
+    tasks.argv.pop()
+    same = tasks.start("chief")
+    until("a chief that goes on", lambda: "begins behind" in same.log.read_text(), job.logs)
+    assert "the model lives on the parameter servers" in same.log.read_text(), job.logs()

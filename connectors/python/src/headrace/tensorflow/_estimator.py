@@ -126,7 +126,8 @@ class Trainable:
         """Does what tf.estimator.train_and_evaluate() does, for this process's task of TF_CONFIG.
 
         The chief and the workers train. A parameter server serves, and ends when the
-        chief has ended. An evaluator evaluates each new checkpoint that has its records,
+        chief has ended; under `headrace run`, when run ends it: then call this once in
+        each task. An evaluator evaluates each new checkpoint that has its records,
         and ends after the last one. Without TF_CONFIG this process trains, and evaluates
         after each checkpoint, at most every `throttle_secs`.
         """
@@ -220,6 +221,7 @@ class _Run:
         scaffold = self.scaffold
         assert scaffold is not None
         if self.shared and not len(session.run(scaffold.missing)):
+            self._check_model_of(session)
             log.warning("the model lives on the parameter servers: training goes on with it, and nothing is loaded")
             _prefix.tell_tensorflow(self.trainer, self.folder)
             self.saved = next((m.step for m in _prefix.bound(self.trainer, self.folder)), -1)
@@ -242,6 +244,17 @@ class _Run:
             session.run(scaffold.mark)
         self.owner._kept = prefix, self.trainer.last_step
         _prefix.tell_tensorflow(self.trainer, self.folder, prefix or None)
+
+    def _check_model_of(self, session: Any) -> None:
+        """Servers outlive a training under `headrace run`: the model may be that of another one."""
+        assert self.scaffold is not None
+        there = os.fsdecode(session.run(self.scaffold.model_of))
+        if there != self.folder:
+            raise CheckpointError(
+                f"the parameter servers hold the model of another training, whose model_dir is {there}; here it is "
+                f"{self.folder}. Each training needs parameter servers of its own: start `headrace run` once for each "
+                "training, or start the servers again"
+            )
 
     def _where_to_begin(self) -> tuple[str | None, Any]:
         """The checkpoint to load, None: the model is new; and what it was restored as. A
@@ -380,6 +393,8 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         #: They say that the model is whole, and that it is not.
         self.mark: Any = None
         self.unmark: Any = None
+        #: The model_dir of the chief that made the model.
+        self.model_of: Any = None
         run.scaffold = self
 
     def finalize(self) -> Any:
@@ -402,13 +417,20 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         a checkpoint, there is a moment when all variables are there and some are not loaded yet.
         Without the marker a worker would begin at that moment, and the load would overwrite its batch.
         If the chief were killed, the next one would go on with variables of two different steps.
+
+        Its value is the chief's model_dir. A worker does not compare it: the folder may have another path there.
         """
         if not self._run.shared:
             return []
         with tf.device("/job:ps/task:0"):
             marker = tf.compat.v1.Variable(
-                True, trainable=False, collections=[], name="headrace_model_is_whole", use_resource=True
+                os.fsencode(self._run.folder),
+                trainable=False,
+                collections=[],
+                name="headrace_whole_model_of",
+                use_resource=True,
             )
+            self.model_of = marker.read_value()
             self.mark = marker.initializer
             self.unmark = tf.raw_ops.DestroyResourceOp(resource=marker.handle, ignore_lookup_error=True)
         # A worker waits for the marker before its first batch.
