@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Callable
@@ -63,22 +64,123 @@ def test_a_file_of_an_earlier_run_counts_when_no_chief_has_removed_it(
     assert _ended.OLD_SECONDS <= waited(clocks, tmp_path, {}) <= _ended.OLD_SECONDS + 1
 
 
-def test_a_file_of_this_run_counts_at_once_and_one_of_another_run_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_file_of_this_run_is_of_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _ended.of_this_run(str(tmp_path)), "there is none"
     monkeypatch.setenv(_ended.RUN, "one")
+    assert not _ended.of_this_run(str(tmp_path)), "there is none"
     _ended.say(str(tmp_path))
-    assert _ended.Watch(str(tmp_path), this_run=True).over()
+    assert _ended.of_this_run(str(tmp_path))
     assert not _ended.Watch(str(tmp_path)).over(), "as a server looks: it may have started again"
     for run in ("another", ""):
         monkeypatch.setenv(_ended.RUN, run)
-        assert not _ended.Watch(str(tmp_path), this_run=True).over()
+        assert not _ended.of_this_run(str(tmp_path))
     _ended.say(str(tmp_path))  # it says no run, as one that was started by hand
-    assert not _ended.Watch(str(tmp_path), this_run=True).over()
+    assert not _ended.of_this_run(str(tmp_path))
     for text in ("", "[]", '{"ended": 1}'):  # torn; of an older version
         (tmp_path / _ended.ENDED).write_text(text)
         monkeypatch.setenv(_ended.RUN, "one")
-        assert not _ended.Watch(str(tmp_path), this_run=True).over()
+        assert not _ended.of_this_run(str(tmp_path))
+
+
+def test_an_end_stays_if_no_chief_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks(monkeypatch)
+    _ended.say(str(tmp_path))
+    assert _ended.stays(str(tmp_path), 60)
+    assert 60 <= clocks.ran <= 61
+
+
+def test_an_end_does_not_stay_if_a_chief_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a job whose program trains twice, and whose second worker starts before the second chief."""
+    clocks = Clocks(monkeypatch)
+    _ended.say(str(tmp_path))
+    seen = _ended._seen
+
+    def away(folder: str) -> None:
+        raise OSError("a stale handle, says the test")
+
+    def sleep(seconds: float) -> None:
+        clocks.sleep(seconds)
+        monkeypatch.setattr(_ended, "_seen", away if 10 < clocks.ran < 20 else seen)
+        if clocks.ran >= 59:
+            _ended.remove(str(tmp_path))
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert not _ended.stays(str(tmp_path), 60)
+    assert 59 <= clocks.ran < 60
+
+
+class Played(threading.Event):
+    """Passes no time by itself: while somebody waits for it, the clock moves and things happen. A thing
+    that returns True sets it."""
+
+    def __init__(self, clocks: Clocks, at: dict[float, Callable[[], object]]) -> None:
+        super().__init__()
+        self._clocks, self._at = clocks, at
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self._clocks.sleep(timeout)
+        for when in [w for w in self._at if w <= self._clocks.ran]:
+            if self._at.pop(when)() is True:
+                self.set()
+        return self.is_set()
+
+
+def test_an_end_is_taken_back_if_a_chief_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of the chief fails after the end, and it is started again. A worker that trains goes on."""
+    clocks, folder = Clocks(monkeypatch), str(tmp_path)
+    over, limits, seen = threading.Event(), iter([60.0, 5.0]), {}
+
+    def look() -> None:
+        seen[clocks.ran] = over.is_set()
+
+    at: dict[float, Callable[[], object]] = {
+        5.0: look,
+        10.0: lambda: _ended.say(folder),
+        20.0: look,
+        69.0: lambda: _ended.remove(folder),
+        80.0: look,
+        200.0: lambda: _ended.say(folder),
+    }
+    watch = _ended.Watch(folder)
+    assert _ended.follow(watch, Played(clocks, at), over, lambda: next(limits))
+    assert list(seen.values()) == [False, True, False]
+    assert over.is_set()
+    assert 205 <= clocks.ran <= 206
+
+
+@pytest.mark.parametrize("at", [5.0, 30.0])
+def test_nothing_is_followed_when_all_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: float) -> None:
+    clocks, folder = Clocks(monkeypatch), str(tmp_path)
+    done = Played(clocks, {10.0: lambda: _ended.say(folder), at: lambda: True})
+    over = threading.Event()
+    assert not _ended.follow(_ended.Watch(folder), done, over, lambda: 60.0)
+    assert clocks.ran == at
+    assert over.is_set() == (at > 10)
+
+
+def test_a_folder_that_is_away_changes_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither does the job end then, nor does it get more time."""
+    clocks, folder = Clocks(monkeypatch), str(tmp_path)
+    seen, over, were = _ended._seen, threading.Event(), []
+
+    def away(folder: str) -> None:
+        raise OSError("a stale handle, says the test")
+
+    def back() -> None:
+        were.append(over.is_set())
+        monkeypatch.setattr(_ended, "_seen", seen)
+
+    at: dict[float, Callable[[], object]] = {
+        2.0: lambda: monkeypatch.setattr(_ended, "_seen", away),
+        4.0: back,
+        10.0: lambda: _ended.say(folder),
+        20.0: lambda: monkeypatch.setattr(_ended, "_seen", away),
+        40.0: back,
+    }
+    assert _ended.follow(_ended.Watch(folder), Played(clocks, at), over, lambda: 60.0)
+    assert were == [False, True]
+    assert 70 <= clocks.ran <= 71
 
 
 def test_an_old_file_that_is_put_off_counts_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLA
 written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
 KILL_AT_HALF=I: it is killed when it has loaded the variables of parameter server I only.
 STUCK_SECONDS=N, FINISH_SECONDS=N: what a worker has to end after the job, before it has begun and after.
+AGAIN_SECONDS=N: how long a worker that starts after the job's end waits for a chief that begins again.
+STAY_SECONDS=N: how long a server stays after the chief's end, if it was started by hand.
 HELD=FILE: when this process has trained a batch, it holds until FILE is there, as in a call that does not return.
 CHIEF_WAITS=FILE: when the job has ended, the chief's program goes on until FILE is there.
 """
@@ -27,7 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import headrace
 import headrace.tensorflow
 import tensorflow as tf
-from headrace.tensorflow import _estimator, _waiting
+from headrace.tensorflow import _estimator, _roles, _waiting
 
 if os.environ.get("VERBOSITY"):
     logging.basicConfig(level=os.environ["VERBOSITY"])
@@ -185,9 +187,9 @@ def main() -> None:
         kill_when_told()
     if os.environ.get("KILL_AT_HALF"):
         kill_when_half_is_loaded(os.environ["KILL_AT_HALF"])
-    for name in ("STUCK_SECONDS", "FINISH_SECONDS"):
+    for name in ("STUCK_SECONDS", "FINISH_SECONDS", "AGAIN_SECONDS", "STAY_SECONDS"):
         if os.environ.get(name):
-            setattr(_waiting, name, float(os.environ[name]))
+            setattr(_roles if name == "STAY_SECONDS" else _waiting, name, float(os.environ[name]))
     if os.environ.get("FAIL_IN_MEMORY"):
         fail_in_memory(int(os.environ["FAIL_IN_MEMORY"]))
     trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fixtures import Job
@@ -16,6 +18,7 @@ pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Est
 import tensorflow as tf
 from by_hand import PROGRAM, ByHand, bound, until
 from headrace import _ended
+from headrace.tensorflow import _roles, _waiting
 from tasks import WITHIN
 
 N = 400  # 20 batches
@@ -95,7 +98,7 @@ def test_under_headrace_run_a_worker_may_start_when_the_job_has_ended(job: Job, 
         "specs": ["rows.yaml"],
         "roles": {"ps": 1, "chief": 1, "worker": {"count": 1, "command": late}},
         "command": program,
-        "env": {"CHIEF_WAITS": "go-on"},
+        "env": {"CHIEF_WAITS": "go-on", "AGAIN_SECONDS": "0", "STAY_SECONDS": "0"},
     }
     (work / "fast").touch()
     (work / "rows.yaml").write_text(job.spec("rows"))
@@ -137,3 +140,42 @@ def test_a_chief_does_not_go_on_with_the_model_of_another_training(job: Job, wor
     same = tasks.start("chief")
     until("a chief that goes on", lambda: "begins behind" in same.log.read_text(), job.logs)
     assert "the model lives on the parameter servers" in same.log.read_text(), job.logs()
+
+
+class Worker(SimpleNamespace):
+    """A Trainable whose train() says which end of a job it heeds."""
+
+    def __init__(self, folder: Path, error: Exception | None = None) -> None:
+        super().__init__(model_dir=str(folder), _end=None, heeded=[], error=error)
+
+    def train(self, *args: Any) -> None:
+        self.heeded.append(self._end)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, _waiting.JobHasEnded()])
+def test_a_later_train_of_a_worker_heeds_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    monkeypatch.setattr(_roles, "_server", lambda trainable: None)
+    worker = Worker(tmp_path, error)
+    _roles._work(worker, SimpleNamespace(input_fn=None, hooks=None, max_steps=None))
+    assert [type(end) for end in worker.heeded] == [_waiting.JobEnd]
+    assert worker._end is None
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_worker_that_starts_after_the_end_waits_for_a_chief_that_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """As in a job whose program trains twice, and whose second worker starts before the second chief."""
+    monkeypatch.setattr(_roles, "_server", lambda trainable: None)
+    monkeypatch.setattr(_waiting, "AGAIN_SECONDS", WITHIN if again else 0.0)
+    monkeypatch.setenv(_ended.RUN, "one")
+    _ended.say(str(tmp_path))
+    if again:
+        monkeypatch.setattr(_ended.time, "sleep", lambda seconds: _ended.remove(str(tmp_path)))
+    worker = Worker(tmp_path)
+    _roles._work(worker, SimpleNamespace(input_fn=None, hooks=None, max_steps=None))
+    assert len(worker.heeded) == again

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from typing import Callable
 
@@ -40,18 +41,14 @@ class Watch:
     """Looks whether the chief has ended.
 
     A file that is there at the beginning may be of an earlier run. It counts only if no chief
-    has removed it within old_seconds. A file that comes later counts at once. this_run: so does
-    a file that was there at the beginning, if it is of the `headrace run` of this process.
+    has removed it within old_seconds. A file that comes later counts at once.
     """
 
-    def __init__(self, folder: str, *, this_run: bool = False, old_seconds: float = OLD_SECONDS) -> None:
+    def __init__(self, folder: str, *, old_seconds: float = OLD_SECONDS) -> None:
         self._folder = folder
         self._old_seconds = old_seconds
         self._old = _seen(folder)
         self._since = time.monotonic()
-        run = os.environ.get(RUN, "")
-        if this_run and run and _run_of(folder) == run:
-            self._old = None
 
     def put_off(self, seconds: float = 0.0) -> None:
         """A file of the beginning counts old_seconds after this time from now, at the earliest."""
@@ -73,6 +70,50 @@ def wait(folder: str, meanwhile: Callable[[], None]) -> None:
         time.sleep(LOOK_SECONDS)
 
 
+def of_this_run(folder: str) -> bool:
+    """Whether a chief of the `headrace run` of this process has said the end. It may begin again."""
+    run = os.environ.get(RUN, "")
+    return run != "" and _run_of(folder) == run
+
+
+def stays(folder: str, seconds: float) -> bool:
+    """Waits for these seconds: True. False: a chief has begun again and removed the file."""
+    until = time.monotonic() + seconds
+    while _is_there(folder):
+        if time.monotonic() >= until:
+            return True
+        time.sleep(LOOK_SECONDS)
+    return False
+
+
+def follow(watch: Watch, done: threading.Event, over: threading.Event, seconds: Callable[[], float]) -> bool:
+    """Sets `over` when the chief has ended, and clears it if a chief begins again.
+
+    True: the chief has ended, and seconds() later it had not begun again. False: done.
+    """
+    while True:
+        while not is_over(watch, before=False):
+            if done.wait(LOOK_SECONDS):
+                return False
+        until = time.monotonic() + seconds()
+        over.set()
+        while is_over(watch, before=True):
+            left = until - time.monotonic()
+            if left <= 0:
+                return True
+            if done.wait(min(left, LOOK_SECONDS)):
+                return False
+        over.clear()
+
+
+def is_over(watch: Watch, *, before: bool) -> bool:
+    """What the Watch sees. If the folder cannot be read, as a shared one that is away for a while: before."""
+    try:
+        return watch.over()
+    except OSError:
+        return before
+
+
 def _seen(folder: str) -> tuple[int, int] | None:
     """Which file is there. A chief that says it again makes another one."""
     try:
@@ -80,6 +121,13 @@ def _seen(folder: str) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return about.st_ino, about.st_mtime_ns
+
+
+def _is_there(folder: str) -> bool:
+    try:
+        return _seen(folder) is not None
+    except OSError:  # a shared folder may be away for a while
+        return True
 
 
 def _run_of(folder: str) -> str:

@@ -61,6 +61,8 @@ def _work(trainable: Any, spec: Any) -> None:
             trainable.train(spec.input_fn, [end, *(spec.hooks or ())], None, spec.max_steps)
         except _waiting.JobHasEnded as ended:
             log.warning("%s", ended)
+        finally:
+            trainable._end = None  # a later train() is no part of this job
 
 
 def _serve(trainable: Any) -> None:

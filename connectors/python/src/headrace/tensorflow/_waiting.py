@@ -28,6 +28,8 @@ FINISH_SECONDS = 60.0
 # For servers or a chief of a new run to come, where the file of an earlier run's end is. They may take
 # long to start, on another machine, and a worker that had ended by itself would not be started again.
 OLD_SECONDS = 1800.0
+# For a chief of the same `headrace run` to begin again: its program may fail after the end, and it may train twice.
+AGAIN_SECONDS = 60.0
 BEFORE = "the job ended before it began to train"
 
 
@@ -43,17 +45,18 @@ class JobEnd(tf.compat.v1.train.SessionRunHook):
 
     The main thread is told so if it waits for the model: train_and_evaluate() returns. It may also be
     in a call that does not return, because the servers are gone or no data comes. Then the thread ends
-    this process with status 0.
+    this process with status 0. If a chief begins again meanwhile, the job has not ended.
     """
 
     def __init__(self, folder: str) -> None:
-        self._file = _ended.Watch(folder, this_run=True, old_seconds=OLD_SECONDS)
+        self._folder = folder
+        self._file = _ended.Watch(folder, old_seconds=OLD_SECONDS)
         self._over = threading.Event()  # the job has ended
         self._begun = False
         self._done = threading.Event()  # nothing is trained here any more
 
     def __enter__(self) -> JobEnd:
-        if self._file.over():
+        if self._has_ended_before():
             self._over.set()
         else:
             threading.Thread(target=self._look, name="headrace-job-end", daemon=True).start()
@@ -84,26 +87,29 @@ class JobEnd(tf.compat.v1.train.SessionRunHook):
 
     def servers_lost(self) -> None:
         """Ends this process if they have ended with the job."""
-        if self._is_over():
+        if _ended.is_over(self._file, before=self._over.is_set()):
             _exit("the job and its parameter servers have ended")
 
+    def _has_ended_before(self) -> bool:
+        """This worker has started after its job's end."""
+        if not _ended.of_this_run(self._folder):
+            return False
+        log.warning("the job has ended; this worker waits %g s for a chief that begins again", AGAIN_SECONDS)
+        return _ended.stays(self._folder, AGAIN_SECONDS)
+
     def _look(self) -> None:
-        while not self._is_over():
-            if self._done.wait(_ended.LOOK_SECONDS):
-                return
-        self._over.set()
-        begun = self._begun
-        if self._done.wait(FINISH_SECONDS if begun else STUCK_SECONDS):
+        begun = False
+
+        def left() -> float:
+            nonlocal begun
+            begun = self._begun
+            return FINISH_SECONDS if begun else STUCK_SECONDS
+
+        if not _ended.follow(self._file, self._done, self._over, left):
             return
         if begun:
             _exit(f"the job ended {FINISH_SECONDS:g} s ago, and it still trains or waits for data")
         _exit(BEFORE)
-
-    def _is_over(self) -> bool:
-        try:
-            return self._file.over()
-        except OSError:  # a shared folder may be away for a while
-            return False
 
 
 def _exit(why: str) -> None:
