@@ -18,17 +18,19 @@ type classes struct {
 	write bool   // the JVM writes it when it ends
 }
 
-// options are the JVM's. What does not fit to it, it leaves out: a file of another JVM, or of
-// other jars.
+// options are the JVM's. It goes on without what it does not know, and without a file of another
+// JVM or of other jars.
 func (c classes) options() []string {
 	switch {
 	case c.file == "":
 		return nil
 	case c.write:
-		return []string{"-XX:ArchiveClassesAtExit=" + c.file}
+		return []string{anyJVM, "-XX:ArchiveClassesAtExit=" + c.file}
 	}
-	return []string{"-Xshare:auto", "-XX:SharedArchiveFile=" + c.file, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"}
+	return []string{anyJVM, "-Xshare:auto", "-XX:SharedArchiveFile=" + c.file}
 }
+
+const anyJVM = "-XX:+IgnoreUnrecognizedVMOptions"
 
 // read is for the other JVMs of a broker that writes the file.
 func (c classes) read() classes {
@@ -38,20 +40,28 @@ func (c classes) read() classes {
 	return c
 }
 
-// classes gives the file for the jars in lib, which is made once per machine and JVM: example
-// starts a broker that writes it, and stops it. Where that fails, or a JVM writes none, an empty
-// file says so: then brokers start without, which only takes longer.
-func (s software) classes(ctx context.Context, lib string, example func(context.Context, classes) error) (classes, error) {
+// classesFor gives the file for the jars in lib, which is made once per machine and JVM: example
+// starts a broker that writes it, and stops it. Where that fails, brokers start without, and the
+// next one tries again.
+func classesFor(ctx context.Context, lib string, example func(context.Context, classes) error) classes {
+	c, err := classesOf(ctx, filepath.Dir(lib), example)
+	if err != nil {
+		return classes{}
+	}
+	return c
+}
+
+// classesOf is classesFor. Where a JVM writes no file, an empty one says so: nobody tries again.
+func classesOf(ctx context.Context, home string, example func(context.Context, classes) error) (classes, error) {
 	jvm, err := jvmName()
 	if err != nil {
 		return classes{}, err
 	}
-	home := filepath.Dir(lib)
 	file := filepath.Join(home, "classes-"+jvm+".jsa")
 	if c, err := classesIn(file); err == nil {
 		return c, nil
 	}
-	unlock, err := lock(filepath.Join(home, "lock")) // tests of several packages begin together
+	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages begin together
 	if err != nil {
 		return classes{}, err
 	}
@@ -63,11 +73,10 @@ func (s software) classes(ctx context.Context, lib string, example func(context.
 	if err := os.RemoveAll(part); err != nil {
 		return classes{}, err
 	}
-	failed := example(ctx, classes{file: part, write: true})
-	if ctx.Err() != nil { // interrupted: the next one tries again
-		return classes{}, failed
+	if err := example(ctx, classes{file: part, write: true}); err != nil {
+		return classes{}, err
 	}
-	if _, err := os.Stat(part); failed != nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(part); errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(part, nil, 0o644); err != nil {
 			return classes{}, err
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The file is made once for each JVM. Where a JVM makes none, or the broker that should write it
-// failed, brokers start without, and nobody tries again. Who was interrupted leaves it to the next.
+// The file is made once for each JVM. Where a JVM makes none, nobody tries again. Where the broker
+// that should write it fails, or the cache cannot be written, brokers start without it.
 func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
@@ -22,9 +22,9 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	}
 	lib := filepath.Join(t.TempDir(), "lib")
 	tried := 0
-	get := func(ctx context.Context, example func(file string) error) (classes, error) {
-		return software{name: "Kafka"}.classes(ctx, lib, func(_ context.Context, c classes) error {
-			if tried++; !slices.Equal(c.options(), []string{"-XX:ArchiveClassesAtExit=" + c.file}) || c.read().options() != nil {
+	get := func(lib string, example func(file string) error) classes {
+		return classesFor(t.Context(), lib, func(_ context.Context, c classes) error {
+			if tried++; !slices.Equal(c.options(), []string{anyJVM, "-XX:ArchiveClassesAtExit=" + c.file}) || c.read().options() != nil {
 				t.Errorf("%+v", c)
 			}
 			return example(c.file)
@@ -34,30 +34,41 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	writesNone := func(string) error { return nil }
 
 	java("#!/bin/sh\n")
-	interrupted, interrupt := context.WithCancel(t.Context())
-	_, err := get(interrupted, func(file string) error {
-		interrupt()
-		return errors.Join(writes(file), interrupted.Err())
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("of one who was interrupted: %v", err)
+	if c := get(filepath.Join(t.TempDir(), "no folder", "lib"), writes); c.options() != nil || tried != 0 {
+		t.Errorf("after %d tries in a folder that is not there: %+v", tried, c)
+	}
+	c := get(lib, func(file string) error { return errors.Join(writes(file), errors.New("it does not start")) })
+	if c.options() != nil || tried != 1 {
+		t.Errorf("after %d tries, of a broker that failed: %+v", tried, c)
 	}
 	for range 2 {
-		if c, err := get(t.Context(), writes); err != nil || !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
-			t.Errorf("after %d tries: %+v, %v", tried, c, err)
+		if c := get(lib, writes); !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
+			t.Errorf("after %d tries: %+v", tried, c)
 		}
 	}
 	java("#!/bin/sh\n# another\n")
 	for range 2 {
-		if c, err := get(t.Context(), writesNone); err != nil || c.options() != nil || tried != 3 {
-			t.Errorf("after %d tries: %+v, %v", tried, c, err)
+		if c := get(lib, writesNone); c.options() != nil || tried != 3 {
+			t.Errorf("after %d tries: %+v", tried, c)
 		}
 	}
-	java("#!/bin/sh\n# a third\n")
-	for range 2 {
-		c, err := get(t.Context(), func(file string) error { return errors.Join(writes(file), errors.New("it does not start")) })
-		if err != nil || c.options() != nil || tried != 4 {
-			t.Errorf("after %d tries: %+v, %v", tried, c, err)
-		}
+}
+
+// Who waits for another process that makes something in the cache can be interrupted.
+func TestWhoWaitsForTheCacheCanBeInterrupted(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
 	}
+	waiting, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if _, err := lock(waiting, name); !errors.Is(err, context.Canceled) {
+		t.Errorf("lock that is taken: %v", err)
+	}
+	unlock()
+	if unlock, err = lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Versions of the brokers, as their pom.xml files name them.
@@ -50,7 +51,7 @@ func (s software) jars(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(home, "lock")) // tests of several packages begin together
+	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages begin together
 	if err != nil {
 		return "", err
 	}
@@ -89,13 +90,24 @@ func (s software) fetch(ctx context.Context, home, lib string) error {
 	return os.Rename(part, lib)
 }
 
-func lock(name string) (unlock func(), err error) {
+// lock waits for other processes and goroutines, until ctx ends.
+func lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		}
 	}
-	return func() { _ = f.Close() }, nil
 }

@@ -63,7 +63,7 @@ func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := kafka.classes(ctx, lib, func(ctx context.Context, write classes) error {
+	c := classesFor(ctx, lib, func(ctx context.Context, write classes) error {
 		b, err := startKafka(ctx, Options{}, lib, write)
 		if err != nil {
 			return err
@@ -78,9 +78,6 @@ func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 		}
 		return errors.Join(err, b.Close())
 	})
-	if err != nil {
-		return nil, err
-	}
 	return startKafka(ctx, opts, lib, c)
 }
 

@@ -63,7 +63,7 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := pulsarJars.classes(ctx, lib, func(ctx context.Context, write classes) error {
+	c := classesFor(ctx, lib, func(ctx context.Context, write classes) error {
 		b, err := startPulsar(ctx, PulsarOptions{}, lib, write)
 		if err != nil {
 			return err
@@ -76,9 +76,6 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 		}
 		return errors.Join(err, b.Close())
 	})
-	if err != nil {
-		return nil, err
-	}
 	return startPulsar(ctx, opts, lib, c)
 }
 

@@ -78,7 +78,7 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (*RocketMQ, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := rocketmq.classes(ctx, lib, func(ctx context.Context, write classes) error {
+	c := classesFor(ctx, lib, func(ctx context.Context, write classes) error {
 		m, err := startRocketMQ(ctx, RocketMQOptions{}, lib, write)
 		if err != nil {
 			return err
@@ -93,9 +93,6 @@ func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (*RocketMQ, error)
 		}
 		return errors.Join(err, m.Close())
 	})
-	if err != nil {
-		return nil, err
-	}
 	return startRocketMQ(ctx, opts, lib, c)
 }
 

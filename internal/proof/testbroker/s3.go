@@ -103,7 +103,7 @@ func s3Program(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(home, "lock"))
+	unlock, err := lock(ctx, filepath.Join(home, "lock"))
 	if err != nil {
 		return "", err
 	}
