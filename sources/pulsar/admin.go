@@ -67,7 +67,10 @@ func (a *admin) call(ctx context.Context, method, path string, body, into any) e
 // do returns an answer with status 2xx. The caller closes its body. Other statuses are
 // errors.
 func (a *admin) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+"/admin/v2/"+path, body)
+	if !strings.HasPrefix(path, "/") {
+		path = "/admin/v2/" + path
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, body)
 	if err != nil {
 		return nil, err
 	}

@@ -141,13 +141,18 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	}
 }
 
+// sourcetestSegments tries again as a master does: Pulsar may be loading the topic.
 func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sources.Segment {
 	t.Helper()
-	all, err := s.Segments(t.Context(), id, -1, 100)
-	if err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		all, err := s.Segments(t.Context(), id, -1, 100)
+		if err == nil {
+			return all
+		}
+		if !isTemporary(err) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	return all
 }
 
 // A subscription is never seen after the place where it must begin, not for a moment: its

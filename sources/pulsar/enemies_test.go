@@ -204,10 +204,14 @@ func TestATopicThatIsDeletedUnderAReaderIsTold(t *testing.T) {
 	for name, end := range map[string]brokers.At{"with more to read": brokers.Latest, "at the head": brokers.Never} {
 		t.Run(name, func(t *testing.T) {
 			topic := newTopic(t, b, 0)
-			const n = 3000
-			p := producer(t, client.ProducerOptions{Topic: topic, BatchingMaxMessages: 2})
+			const n = 350 // the last ledger has 12 MB: more than a reader gets ahead
+			p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true})
 			for range n {
-				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: make([]byte, 4000)}, func(client.MessageID, *client.ProducerMessage, error) {})
+				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: make([]byte, 80_000)}, func(_ client.MessageID, _ *client.ProducerMessage, err error) {
+					if err != nil {
+						t.Errorf("sending: %v", err)
+					}
+				})
 			}
 			if err := p.FlushWithCtx(t.Context()); err != nil {
 				t.Fatal(err)

@@ -2,7 +2,9 @@ package pulsar
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/sources/brokers"
@@ -51,9 +53,73 @@ func hiddenFrom(t *testing.T, layout [][2]int64, last messageAt, rolled bool) {
 				t.Fatal(err)
 			}
 			a.topic("t", "", layout...)
-			if got, err := s.visible(t.Context(), p, &l); err != nil || got != position(g[0], at(first, 0)) || asked > 12 {
+			if got, err := s.visible(t.Context(), p, &l); err != nil || got != position(g[0], at(first, 0)) || asked > 24 {
 				t.Errorf("the first hidden entry is %d:%d, and it ends at %d:%d (%v), after %d questions; rolled %v", g[0], first, ledgerOf(got.Segment), entryOf(got.Offset), err, asked, rolled)
 			}
+		}
+	}
+}
+
+// Just after it has loaded a topic, Pulsar says of all messages that they belong to an open
+// transaction, or that there are none. A dataset does not end there, or begin.
+func TestWhatPulsarHidesWhileItLoadsATopicIsThere(t *testing.T) {
+	const loading, ready, none = `{"state": "Initializing"}`, `{"state": "Ready", "recoverEndTime": %d}`, "none"
+	for _, c := range []struct {
+		name   string
+		states []string // one after the other, the last one for ever
+		shows  int      // from this look at the last message on it is not hidden; 0: never
+		last   int64    // its entry; -1: there is none
+		want   int64    // the entry after the last one; -1: an error that is temporary
+	}{
+		{"while it loads", []string{loading}, 0, 9, -1},
+		{"while it loads, as if it were empty", []string{loading}, 0, -1, -1},
+		{"it is loaded in between", []string{fmt.Sprintf(ready, 7)}, 2, 9, 10},
+		{"it is loaded again in between", []string{fmt.Sprintf(ready, 7), loading}, 0, 9, -1},
+		{"it was loaded again in between", []string{fmt.Sprintf(ready, 7), fmt.Sprintf(ready, 8)}, 0, 9, -1},
+		{"a transaction is open", []string{fmt.Sprintf(ready, 7)}, 0, 9, 0},
+		{"only markers", []string{`{"state": "NoSnapshot"}`}, 0, -1, 0},
+		{"a Pulsar without transactions, only markers", []string{none}, 0, -1, 0},
+	} {
+		a := newFakeAdmin(t)
+		a.topic("t", "", [2]int64{5, 10})
+		ledger := int64(5)
+		if c.last < 0 {
+			ledger = -1
+		}
+		a.set("t/lastMessageId", `{"ledgerId": %d, "entryId": %d}`, ledger, c.last)
+		asked, looks := 0, 0
+		a.serves = func(w http.ResponseWriter, _ *http.Request, path string) bool {
+			switch {
+			case path == "/admin/v3/transactions/transactionBufferStats/public/default/t":
+				state := c.states[min(asked, len(c.states)-1)]
+				if asked++; state == none {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					state = `{"reason": "This Broker is not configured with transactionCoordinatorEnabled=true."}`
+				}
+				_, _ = io.WriteString(w, state)
+			case strings.HasPrefix(path, "t/ledger/5/entry/"):
+				if path == "t/ledger/5/entry/9" {
+					looks++
+				}
+				w.Header().Set("X-Pulsar-txn-uncommitted", fmt.Sprint(c.shows == 0 || looks < c.shows))
+			default:
+				return false
+			}
+			return true
+		}
+		s := a.open(t, brokers.Latest, "t")
+		p := partition{"public/default/t", 1}
+		l, err := s.layoutOf(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.visible(t.Context(), p, &l)
+		if c.want < 0 {
+			if !isTemporary(err) {
+				t.Errorf("%s: it ends at %d, %v", c.name, entryOf(got.Offset), err)
+			}
+		} else if err != nil || got != position(5, at(c.want, 0)) {
+			t.Errorf("%s: it ends at %d, %v; want %d", c.name, entryOf(got.Offset), err, c.want)
 		}
 	}
 }

@@ -83,3 +83,9 @@ func adminPath(topic string) string {
 	namespace, name, _ := strings.Cut(rest, "/")
 	return "persistent/" + tenant + "/" + namespace + "/" + url.PathEscape(name)
 }
+
+// transactionsPath is where the third version of the admin API tells about a topic's
+// transactions.
+func transactionsPath(topic string) string {
+	return "/admin/v3/transactions/transactionBufferStats/" + strings.TrimPrefix(adminPath(topic), "persistent/")
+}

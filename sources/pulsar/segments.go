@@ -177,26 +177,50 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 // message of an open transaction on nothing can be seen, also what belongs to none. Pulsar's
 // last message id does not say so. If Pulsar has begun another ledger since the ledgers were
 // asked for, visible asks for them again.
+//
+// Just after it has loaded a topic, Pulsar does not know yet which transactions are open, and
+// says of all messages that they belong to one. So if something is hidden, visible asks again
+// when Pulsar knows it.
 func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.Position, error) {
+	pos, hides, err := s.shown(ctx, p, l)
+	if err != nil || !hides {
+		return pos, err
+	}
+	before, err := s.transactions(ctx, p)
+	if err != nil {
+		return pos, err
+	}
+	if pos, hides, err = s.shown(ctx, p, l); err != nil || !hides {
+		return pos, err
+	}
+	after, err := s.transactions(ctx, p)
+	if err == nil && before != after {
+		err = temporary(fmt.Errorf("%s was loaded again by Pulsar while its last message was looked for", p))
+	}
+	return pos, err
+}
+
+// shown is visible at this moment. hides: there are messages that cannot be seen.
+func (s *Source) shown(ctx context.Context, p partition, l *layout) (pos sources.Position, hides bool, err error) {
 	var m messageAt
 	if err := s.admin.get(ctx, adminPath(p.topic)+"/lastMessageId", &m); err != nil {
-		return sources.Position{}, err
+		return sources.Position{}, false, err
 	}
 	_, ok := l.find(m.Ledger)
 	if !ok && m.Ledger > l.open().Ledger {
 		now, err := s.layoutOf(ctx, p)
 		if err != nil {
-			return sources.Position{}, err
+			return sources.Position{}, false, err
 		}
 		now.emptied = l.emptied
 		*l = now
 		_, ok = l.find(m.Ledger)
 	}
 	if !ok || m.Entry < 0 {
-		if first := l.Ledgers[0].Ledger; m.Ledger < first {
-			return position(first, 0), nil // the partition is empty
+		if first := l.Ledgers[0].Ledger; m.Ledger < first { // the partition is empty
+			return position(first, 0), position(first, 0).Compare(l.head()) < 0, nil
 		}
-		return position(m.Ledger, 0), nil
+		return position(m.Ledger, 0), false, nil
 	}
 	var failed error
 	hidden := func(ledger, entry int64) bool {
@@ -210,7 +234,7 @@ func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.P
 		return info.hidden
 	}
 	if !hidden(m.Ledger, m.Entry) {
-		return position(m.Ledger, at(m.Entry+1, 0)), failed
+		return position(m.Ledger, at(m.Entry+1, 0)), false, failed
 	}
 	// All after the first hidden entry are hidden, so it is looked for by halves.
 	var some []ledgerInfo
@@ -224,7 +248,27 @@ func (s *Source) visible(ctx context.Context, p partition, l *layout) (sources.P
 	}
 	g := some[sort.Search(len(some)-1, func(i int) bool { return hidden(some[i].Ledger, some[i].Entries-1) })]
 	entry := sort.Search(int(g.Entries-1), func(i int) bool { return hidden(g.Ledger, int64(i)) })
-	return position(g.Ledger, at(int64(entry), 0)), failed
+	return position(g.Ledger, at(int64(entry), 0)), true, failed
+}
+
+// transactions returns since when Pulsar knows which transactions of a partition are open. Its
+// error is a *sources.Temporary while Pulsar does not know it.
+func (s *Source) transactions(ctx context.Context, p partition) (since int64, err error) {
+	var b struct {
+		State string `json:"state"`
+		Since int64  `json:"recoverEndTime"` // ms since 1970
+	}
+	switch err := s.admin.get(ctx, transactionsPath(p.topic), &b); {
+	case isNotFound(err), err != nil && strings.Contains(err.Error(), "transactionCoordinatorEnabled"):
+		return 0, nil // this Pulsar has no transactions
+	case err != nil:
+		return 0, err
+	}
+	switch b.State {
+	case "Ready", "NoSnapshot", "FirstSnapshotting":
+		return b.Since, nil
+	}
+	return 0, temporary(fmt.Errorf("%s: Pulsar does not know yet which transactions are open (state %s)", p, b.State))
 }
 
 // placeIn returns an error if a message id that the spec names does not exist. Reading never

@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -79,14 +80,20 @@ func start(r sources.Range) sources.Position {
 	return sources.Position{Segment: r.Segment, Offset: r.Start}
 }
 
-// Segments lists all that a partition has now.
+// Segments lists all that a partition has now. It tries again as a master does.
 func Segments(t testing.TB, src sources.Source, p sources.PartitionID, max int) []sources.Segment {
 	t.Helper()
 	var all []sources.Segment
 	for after := int64(-1); ; {
-		some, err := src.Segments(t.Context(), p, after, max)
-		if err != nil {
-			t.Fatalf("segments of %s: %v", p, err)
+		var some []sources.Segment
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			var err error
+			if some, err = src.Segments(t.Context(), p, after, max); err == nil {
+				break
+			}
+			if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
+				t.Fatalf("segments of %s: %v", p, err)
+			}
 		}
 		if len(some) > max {
 			t.Fatalf("%d segments where at most %d were asked for", len(some), max)
