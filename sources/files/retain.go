@@ -112,7 +112,7 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 		s.log.Warn("it cannot be stored since when files are not needed; after a start of the master they stay for files.retain again", "error", err)
 	}
 	s.deleting.unstored = err != nil
-	needed := s.stillRead(segs, end)
+	needed, last := s.stillRead(segs, end), lastOf(segs[:end])
 	round := deletion{s: s, began: time.Now(), now: now, left: s.spec.Retain}
 	defer round.tell()
 	for from, to := 0, 0; from < end; from = to {
@@ -125,7 +125,7 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 			continue
 		}
 		if g.there(n) {
-			since := max(g.timeOf(n), s.deleting.passed.since(segs[to-1].ID))
+			since := max(g.timeOf(n), s.deleting.passed.since(last[name]))
 			round.file(ctx, segs[to-1].Locator, n, since)
 		}
 		if !g.there(g.taken[name]) {
@@ -147,8 +147,8 @@ func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
 			needed[name] = true
 		}
 	}
-	if end < len(segs) {
-		needed[segs[end].Name] = true
+	for _, g := range segs[end:] { // the rest of a file may be listed after others
+		needed[g.Name] = true
 	}
 	last := int64(-1)
 	if n := len(segs); n > 0 {
@@ -160,6 +160,15 @@ func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
 		needed[g.Name] = true
 	}
 	return needed
+}
+
+// lastOf is each file's last segment.
+func lastOf(segs []sources.Segment) map[string]int64 {
+	last := make(map[string]int64, len(segs))
+	for _, g := range segs {
+		last[g.Name] = g.ID
+	}
+	return last
 }
 
 // deletion is one call of Delete.

@@ -699,3 +699,62 @@ func TestACallTriesSomeFilesThatCannotBeDeleted(t *testing.T) {
 		t.Errorf("%d lines in the log", n)
 	}
 }
+
+// A file that an earlier master listed in part may be too young for the next one. Then its
+// rest is listed after other files.
+func TestAFileWhoseRestWasListedAfterOthersIsNotDeleted(t *testing.T) {
+	r := &remembering{T: t, dir: t.TempDir(), now: time.Now().Add(-10_000 * time.Hour), read: map[string]int{}}
+	r.spec = Spec{Retain: week}
+	r.framing = Framing{Kind: Quoted, Delimiter: ',', Quote: '"', EmptyLines: false}
+	put := func(name, text string) {
+		path, old := filepath.Join(r.dir, name), r.day(0)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := "\"x\",y\n"
+	put("x/a.csv", strings.Repeat(row, 100))
+	r.start()
+	r.src.blocks.segment = 64
+	segs, err := r.src.Segments(t.Context(), r.src.partition, -1, 2)
+	if err != nil || len(segs) != 2 {
+		t.Fatal(len(segs), err)
+	}
+	r.ledger = segs
+	put("y/b.csv", row)
+	put("y/_SUCCESS", "")
+	r.spec.Complete = completeSuccess // it may change
+	r.start()
+	r.src.blocks.segment = 1 << 20
+	r.expect("y/b.csv")
+	put("x/_SUCCESS", "")
+	r.expect("x/a.csv")
+	b, rest := r.ledger[2].ID, r.ledger[3].ID
+	for range 3 {
+		r.deletes(b) // b and what follows it is needed
+		r.later(30 * day)
+	}
+	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS y/b.csv")
+	for range 3 {
+		if gone := r.deletes(rest); fmt.Sprint(gone) != "[]" && fmt.Sprint(gone) != fmt.Sprint([]int64{b}) {
+			t.Errorf("%v are told to be gone", gone)
+		}
+		r.later(30 * day)
+	}
+	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS")
+	r.deletes(everything)
+	r.later(3 * day)
+	r.deletes(everything) // the time of all of it is that of its rest
+	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS")
+	r.later(5 * day)
+	if gone := r.deletes(everything); fmt.Sprint(gone) != fmt.Sprint([]int64{segs[0].ID, segs[1].ID, b, rest}) {
+		t.Errorf("%v are told to be gone", gone)
+	}
+	r.wants("x/_SUCCESS y/_SUCCESS")
+}
