@@ -112,7 +112,8 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 		s.log.Warn("it cannot be stored since when files are not needed; after a start of the master they stay for files.retain again", "error", err)
 	}
 	s.deleting.unstored = err != nil
-	needed, last := s.stillRead(segs, end), lastOf(segs[:end])
+	needed, inodes := s.stillRead(segs, end)
+	last := lastOf(segs[:end])
 	round := deletion{s: s, began: time.Now(), now: now, left: s.spec.Retain}
 	defer round.tell()
 	for from, to := 0, 0; from < end; from = to {
@@ -124,7 +125,7 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 		if len(segs[from].Locator) == 0 || needed[name] || !known { // !known: all of it is not listed
 			continue
 		}
-		if g.there(n) {
+		if g.there(n) && !inodes.have(segs[from].Locator) {
 			since := max(g.timeOf(n), s.deleting.passed.since(last[name]))
 			round.file(ctx, segs[to-1].Locator, n, since)
 		}
@@ -139,9 +140,10 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 }
 
 // stillRead are the files that have segments below the mark, and others that are needed, or
-// that the ledger does not have yet.
-func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
-	needed := map[string]bool{s.list.current.name: true}
+// that the ledger does not have yet. Of those with segments that are needed it also gives the
+// inodes: a link gives a file another name.
+func (s *Source) stillRead(segs []sources.Segment, end int) (needed map[string]bool, has inodes) {
+	needed, has = map[string]bool{s.list.current.name: true}, inodes{}
 	for name := range s.list.known { // listed in part by an earlier process, and found again
 		if slices.Contains(s.list.files[s.list.next:], name) {
 			needed[name] = true
@@ -149,6 +151,7 @@ func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
 	}
 	for _, g := range segs[end:] { // the rest of a file may be listed after others
 		needed[g.Name] = true
+		has.add(g.Locator)
 	}
 	last := int64(-1)
 	if n := len(segs); n > 0 {
@@ -158,8 +161,26 @@ func (s *Source) stillRead(segs []sources.Segment, end int) map[string]bool {
 	defer s.mu.Unlock()
 	for _, g := range s.segments[s.search(last):] {
 		needed[g.Name] = true
+		has.add(g.Locator)
 	}
-	return needed
+	return needed, has
+}
+
+// inodes are those of files of this machine, on whatever device: a file too many stays.
+type inodes map[uint64]bool
+
+func (i inodes) add(loc []byte) {
+	if l, err := decodeLocator(loc); err == nil && l.Identity.Inode != 0 {
+		i[l.Identity.Inode] = true
+	}
+}
+
+func (i inodes) have(loc []byte) bool {
+	if len(i) == 0 {
+		return false
+	}
+	l, err := decodeLocator(loc)
+	return err == nil && i[l.Identity.Inode]
 }
 
 // lastOf is each file's last segment.
@@ -340,8 +361,18 @@ func (s *Source) deleteLocal(ctx context.Context, l *locator, noted int64) (came
 	return came, nil
 }
 
-// unlink removes the name of a file of this machine that is open as f.
+// unlink removes the name of a file of this machine that is open as f. What a link leads to
+// has another name, which somebody else may need.
 func (s *Source) unlink(f file, name string) error {
+	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
+		is, err := s.root.Lstat(dir)
+		if err != nil {
+			return err
+		}
+		if is.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("lies below %s, which is a symbolic link; what lies below links is not deleted", dir)
+		}
+	}
 	is, err := s.root.Lstat(name)
 	if err != nil {
 		return err

@@ -758,3 +758,74 @@ func TestAFileWhoseRestWasListedAfterOthersIsNotDeleted(t *testing.T) {
 	}
 	r.wants("x/_SUCCESS y/_SUCCESS")
 }
+
+// A folder has two names in the root. What lies below the link is never deleted.
+func TestAFileBelowALinkIsNotDeleted(t *testing.T) {
+	r := retains(t, nil, Spec{Paths: []string{"in", "out/x"}})
+	r.drops(r.day(0), "out/x/data")
+	if err := os.Symlink("out", filepath.Join(r.dir, "in")); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("in/x/data out/x/data")
+	for range 3 {
+		r.deletes(1) // out/x/data is not trained
+		r.later(30 * day)
+	}
+	r.wants("in out/x/data")
+
+	r = retains(t, nil, Spec{Paths: []string{"in"}})
+	r.drops(r.day(0), "out/x/data")
+	if err := os.Symlink("out", filepath.Join(r.dir, "in")); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("in/x/data")
+	for range 3 {
+		if gone := r.deletes(everything); len(gone) > 0 {
+			t.Errorf("%v are told to be gone", gone)
+		}
+		r.later(30 * day)
+	}
+	r.wants("in out/x/data")
+	if !strings.Contains(r.log.String(), "lies below in, which is a symbolic link") {
+		t.Error(r.log.String())
+	}
+}
+
+func TestAFileStaysUntilItsOtherNameIsTrained(t *testing.T) {
+	for name, link := range map[string]func(dir string) error{
+		"folder": func(dir string) error { return os.Symlink("out", filepath.Join(dir, "zin")) },
+		"file": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "zin"), 0o700), os.Symlink("../out/data", filepath.Join(dir, "zin", "data")))
+		},
+		"hard link": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "zin"), 0o700), os.Link(filepath.Join(dir, "out/data"), filepath.Join(dir, "zin/data")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := retains(t, nil, Spec{Paths: []string{"out", "zin"}})
+			r.drops(r.day(0), "out/data")
+			if err := link(r.dir); err != nil {
+				t.Fatal(err)
+			}
+			before := r.lies()
+			segs, err := r.src.Segments(t.Context(), r.src.partition, -1, 2)
+			if err != nil || len(segs) != 2 {
+				t.Fatalf("%+v, %v", segs, err)
+			}
+			for _, r.ledger = range [][]sources.Segment{segs[:1], segs} { // zin/data is listed; then stored too
+				for range 3 {
+					r.deletes(1)
+					r.later(30 * day)
+				}
+				r.wants(before)
+			}
+			for range 3 {
+				r.deletes(everything)
+				r.later(30 * day)
+			}
+			if strings.Contains(r.lies(), "out/data") {
+				t.Errorf("nothing needs it any more: %s", r.log.String())
+			}
+		})
+	}
+}
