@@ -254,7 +254,10 @@ func (l *listing) wanted(p *serve.Partition) bool {
 func segmentsAtOnce(lastSegment int64) int { return int(min(max(lastSegment+1, 1), listAtOnce)) }
 
 func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Partition, p *serve.Partition, bounded bool) (more bool, err error) {
-	most := segmentsAtOnce(p.LastSegment)
+	most := listAtOnce
+	if l.spec.Kind().Paths { // a topic has one segment, and its end is found and stored with it
+		most = segmentsAtOnce(p.LastSegment)
+	}
 	segs, err := again(ctx, l, func() ([]sources.Segment, error) { return src.Segments(ctx, p.Source, p.LastSegment, most) })
 	if err != nil {
 		return false, err

@@ -342,3 +342,23 @@ func TestAPortOffLoopbackWithoutTLSIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The end of a topic's partition is found once, and stored with its only segment. If the master
+// ended in between, the next one would find another end.
+func TestTheOnlySegmentOfATopicsPartitionIsStoredWithItsEnd(t *testing.T) {
+	s := &shelf{n: 1}
+	s.set(func(after int64) error {
+		if after >= 0 { // the broker is away
+			return &sources.Temporary{Err: errors.New("no answer"), Backoff: time.Hour}
+		}
+		return nil
+	})
+	r := start(t, Config{State: t.TempDir(), OpenSource: s.open})
+	r.apply("name: clicks\nkafka: {brokers: [\"localhost:9\"], topic: clicks}\ndecode: {format: lines, columns: [{name: line, path: $value, dtype: string}]}\n")
+	d := r.until("a segment", func(d *headracev1.Dataset) bool { return d.Counts.Listed > 0 })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !d.ListingComplete || !slices.Equal(s.asked, []int64{-1}) {
+		t.Errorf("complete %t, asked after %d", d.ListingComplete, s.asked)
+	}
+}
