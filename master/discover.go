@@ -28,6 +28,7 @@ type ledger interface {
 	RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error)
 	Fold(ctx context.Context, partition uint32, before int64, needed []int64) error
 	NoteDeleted(dataset uint32, found []serve.Deletion)
+	SetDeleted(dataset uint32, found []serve.Deletion)
 	ForgetDeleted(dataset uint32)
 	asked
 }
@@ -43,6 +44,7 @@ type discovery struct {
 	clock wallclock.Clock
 	done  chan inputID // a listing of this input has ended
 	live  map[inputID]*listing
+	folds map[uint32]bool // datasets whose listings tell what is deleted
 	wg    sync.WaitGroup
 }
 
@@ -53,7 +55,7 @@ type inputID struct {
 }
 
 func newDiscovery(cfg Config, srv ledger, tell *sync.RWMutex) *discovery {
-	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, clock: wallclock.System(), done: make(chan inputID), live: map[inputID]*listing{}}
+	return &discovery{cfg: cfg, srv: srv, log: cfg.Logger, tell: tell, clock: wallclock.System(), done: make(chan inputID), live: map[inputID]*listing{}, folds: map[uint32]bool{}}
 }
 
 // run returns nil when ctx ends, or when the shard service does.
@@ -98,9 +100,20 @@ func (d *discovery) reconcile(ctx context.Context, all []serve.Dataset) {
 			}
 		}
 	}
+	is := map[uint32]bool{}
+	for i := range all {
+		is[all[i].ID] = true
+	}
 	for id, l := range d.live {
+		is[id.dataset] = true // it may still tell something
 		if !present[id] {
 			l.cancel()
+		}
+	}
+	for id := range d.folds {
+		if !is[id] { // what is deleted stays so, also while the dataset is not listed
+			d.srv.ForgetDeleted(id)
+			delete(d.folds, id)
 		}
 	}
 }
@@ -135,6 +148,9 @@ func (d *discovery) start(all context.Context, in *input) {
 	}
 	if !in.alone {
 		l.log = l.log.With("input", in.Spec.Kind().Name)
+	}
+	if l.foldEvery() > 0 {
+		d.folds[l.id] = true
 	}
 	l.wake(&in.Dataset)
 	d.live[inputID{l.id, l.input}] = l

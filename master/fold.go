@@ -77,9 +77,11 @@ func (f *following) fold(ctx context.Context) (more bool, err error) {
 			}
 		}
 	}
-	if !f.told || !slices.Equal(gone, f.gone) {
-		f.srv.ForgetDeleted(f.id)
+	switch {
+	case !f.looked: // the source does not know what is there; what was told before stays true
 		f.srv.NoteDeleted(f.id, gone)
+	case !f.told || !slices.Equal(gone, f.gone):
+		f.srv.SetDeleted(f.id, gone)
 		f.told, f.gone = true, gone
 	}
 	return more, nil

@@ -42,8 +42,7 @@ func (f *folder) Fold(_ context.Context, partition uint32, before int64, needed 
 	return nil
 }
 
-func (f *folder) ForgetDeleted(uint32)                        { f.gone = nil }
-func (f *folder) NoteDeleted(_ uint32, some []serve.Deletion) { f.gone = append(f.gone, some...) }
+func (f *folder) SetDeleted(_ uint32, all []serve.Deletion) { f.gone = all }
 
 // forgets is a source that needs segment 2 of those that are settled.
 type forgets struct {
@@ -70,7 +69,7 @@ func (a *able) Kind() sources.Kind {
 
 func TestSegmentsThatASourceForgetsAreFoldedOnceAndTold(t *testing.T) {
 	srv, src := &folder{marked: sources.Position{Segment: 4}}, &forgets{}
-	f := &following{listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, forgets: true}}}, src: src}
+	f := &following{looked: true, listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, forgets: true}}}, src: src}
 	segment := func(id int64, locator string) sources.Segment {
 		return sources.Segment{ID: id, Start: 0, End: 10, Sealed: true, Locator: []byte(locator)}
 	}
@@ -108,7 +107,7 @@ func (d *deletes) Delete(_ context.Context, _ sources.PartitionID, _ []sources.S
 func TestWhatASourceDeletesIsToldAndAnErrorStopsNobody(t *testing.T) {
 	for _, failed := range []error{nil, errors.New("no right")} {
 		srv, src := &folder{marked: sources.Position{Segment: 4}}, &deletes{err: failed}
-		f := &following{listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, deletes: true}}}, src: src}
+		f := &following{looked: true, listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, deletes: true}}}, src: src}
 		for id := range int64(5) {
 			srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10 + id, Sealed: true, Locator: []byte("a")})
 		}
@@ -175,8 +174,8 @@ func (g *grown) Fold(context.Context, uint32, int64, []int64) error {
 	return nil
 }
 
-func (g *grown) ForgetDeleted(uint32)                        {}
-func (g *grown) NoteDeleted(_ uint32, some []serve.Deletion) { g.told = some }
+func (g *grown) NoteDeleted(_ uint32, some []serve.Deletion) { g.told = append(g.told, some...) }
+func (g *grown) SetDeleted(_ uint32, all []serve.Deletion)   { g.told = all }
 
 // A master that lives for less than a minute forgets too: segments are folded as soon as the
 // source has looked, however long that takes. A rewind is told of them at once.
@@ -237,5 +236,63 @@ func TestMoreIsListedWhenNothingIsLeftToPlan(t *testing.T) {
 		if got := l.wanted(&serve.Partition{Segments: c.segments, Ahead: c.ahead}); got != c.want {
 			t.Errorf("with %d segments and %d units to plan: %t", c.segments, c.ahead, got)
 		}
+	}
+}
+
+// deleted is a source that tells that segments 1 and 2 are gone, as soon as it has looked.
+type deleted struct {
+	*looks
+}
+
+func (d deleted) Delete(context.Context, sources.PartitionID, []sources.Segment, sources.Position) (sources.Deletions, error) {
+	if !d.looked {
+		return sources.Deletions{}, nil
+	}
+	return sources.Deletions{Gone: []int64{1, 2}}, nil
+}
+
+// forgetful is a grown that may forget what is deleted.
+type forgetful struct{ grown }
+
+func (f *forgetful) ForgetDeleted(uint32) { f.told = nil }
+
+// A dataset that has failed is not listed any more. What was deleted is known all the same, also
+// while a next listing has not looked yet, until the dataset is deleted.
+func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
+	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, retain: 1h}\ndecode: lines\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &forgetful{grown{noted: noted{set: serve.Dataset{ID: 3, Spec: spec, State: "failed"}}}}
+	for id := range int64(5) {
+		srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
+	}
+	want := []serve.Deletion{{Source: "river:0", Segment: 1, Low: 10}, {Source: "river:0", Segment: 2, Low: 10}}
+	for _, headsEvery := range []time.Duration{10 * time.Second, time.Hour} { // the second one does not look
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			l := &listing{cfg: Config{HeadsEvery: headsEvery, FoldEvery: time.Second}, srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: spec}
+			if err := l.follow(ctx, deleted{&looks{river: newRiver(10)}}); ctx.Err() == nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(srv.told, want) {
+				t.Errorf("after the listing has ended %+v is known", srv.told)
+			}
+		})
+	}
+	d := newDiscovery(Config{Logger: slog.New(slog.DiscardHandler)}, srv, nil)
+	d.folds[3] = true
+	if d.reconcile(t.Context(), []serve.Dataset{srv.set}); !slices.Equal(srv.told, want) {
+		t.Errorf("of a failed dataset %+v is known", srv.told)
+	}
+	ended := &listing{cancel: func() {}}
+	d.live[inputID{3, 0}] = ended
+	if d.reconcile(t.Context(), nil); !slices.Equal(srv.told, want) {
+		t.Errorf("before its listing has ended %+v is known", srv.told)
+	}
+	delete(d.live, inputID{3, 0})
+	if d.reconcile(t.Context(), nil); len(srv.told) > 0 || len(d.folds) > 0 {
+		t.Errorf("of a deleted dataset %+v is known", srv.told)
 	}
 }

@@ -42,7 +42,6 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 	var folds <-chan time.Time
 	if l.foldEvery() > 0 {
 		folds = time.After(min(foldFirst, l.foldEvery()))
-		defer l.srv.ForgetDeleted(l.id)
 	}
 	folded := false // once after the first look
 	err := f.patient(f.ask(ctx, f.join))

@@ -49,6 +49,20 @@ func (s *Server) NoteDeleted(dataset uint32, found []Deletion) {
 	s.deletions.of[dataset] = all
 }
 
+// SetDeleted replaces the findings of a dataset by those of the master's listing.
+func (s *Server) SetDeleted(dataset uint32, found []Deletion) {
+	all := slices.Clone(found)
+	for i := range all {
+		all[i].Dataset = dataset
+	}
+	s.deletions.mu.Lock()
+	defer s.deletions.mu.Unlock()
+	if s.deletions.of == nil {
+		s.deletions.of = map[uint32][]Deletion{}
+	}
+	s.deletions.of[dataset] = all
+}
+
 // ForgetDeleted drops the findings of a dataset that does not exist any more.
 func (s *Server) ForgetDeleted(dataset uint32) {
 	s.deletions.mu.Lock()

@@ -95,6 +95,10 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	if dry, err = rewind(true); err != nil || !strings.Contains(dry.Hint, "delete dataset clicks") || strings.Contains(dry.Hint, "on_loss") {
 		t.Errorf("%v (%v)", dry, err)
 	}
+	m.srv.SetDeleted(1, []serve.Deletion{{Source: "files:clicks", Low: 170}})
+	if g := m.cutAt(7).Gone; g == nil || g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 170 {
+		t.Errorf("%v", g)
+	}
 	m.srv.ForgetDeleted(1)
 	if g := m.cutAt(7).Gone; g != nil {
 		t.Errorf("%v", g)
