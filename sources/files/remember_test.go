@@ -75,6 +75,7 @@ func (r *remembering) start() {
 	if r.src, err = Open(o); err != nil {
 		r.Fatal(err)
 	}
+	r.src.deleting.within = time.Hour
 	src := r.src
 	r.Cleanup(func() { src.Close() })
 	if !r.touched {

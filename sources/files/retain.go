@@ -33,6 +33,7 @@ const (
 // deleting is what is known about deletions between two calls of Delete.
 type deleting struct {
 	passed    passed
+	within    time.Duration        // deleteWithin; tests have more time
 	failed    map[string]time.Time // when a file could not be deleted
 	told      int                  // of those, in the log
 	announced bool
@@ -46,7 +47,7 @@ func newDeleting(f *Spec, cache, partition string, fresh bool) deleting {
 	if f.Retain == 0 || !f.live() {
 		return deleting{}
 	}
-	d := deleting{failed: map[string]time.Time{}, fresh: fresh}
+	d := deleting{within: deleteWithin, failed: map[string]time.Time{}, fresh: fresh}
 	if cache != "" {
 		d.passed.file = filepath.Join(cache, "retain", fmt.Sprintf("%016x", xxhash.Sum64String(partition+"\x00"+f.Root)))
 	}
@@ -231,7 +232,7 @@ func (d *deletion) file(ctx context.Context, loc []byte, n name, since int64) {
 	if at, failed := s.deleting.failed[l.Path]; failed && time.Since(at) < failedAgain {
 		return
 	}
-	if d.failures == failuresMost || time.Since(d.began) > deleteWithin {
+	if d.failures == failuresMost || time.Since(d.began) > s.deleting.within {
 		d.more = true
 		return
 	}

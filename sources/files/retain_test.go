@@ -86,12 +86,12 @@ func TestAFileIsDeletedWhenNothingHasNeededItForLong(t *testing.T) {
 		if n := strings.Count(r.log.String(), "will be deleted"); n != 1 || !strings.Contains(r.log.String(), "left=168h0m0s") {
 			t.Errorf("deletions are announced %d times: %s", n, r.log.String())
 		}
-		r.later(7*day - time.Minute)
+		r.later(7*day - time.Hour)
 		if gone := r.deletes(2); len(gone) > 0 {
 			t.Errorf("%v are told to be gone", gone)
 		}
 		r.wants("a b c")
-		r.later(time.Minute)
+		r.later(time.Hour)
 		if gone := r.deletes(2); fmt.Sprint(gone) != "[0 1]" {
 			t.Errorf("%v are told to be gone", gone)
 		}
@@ -828,4 +828,18 @@ func TestAFileStaysUntilItsOtherNameIsTrained(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestACallOfDeleteTakesABoundedTime(t *testing.T) {
+	r := retains(t, nil, Spec{})
+	r.drops(r.day(0), "a")
+	r.expect("a")
+	r.deletes(everything)
+	r.later(30 * day)
+	r.src.deleting.within = -1
+	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
+	if err != nil || !found.More || len(found.Gone) > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	r.wants("a")
 }

@@ -33,7 +33,7 @@ class Folder:
         return {file.name for file in self.job.data.iterdir()}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_files_that_were_trained_are_deleted_and_no_other_ones(job: Any) -> None:
     spec = job.folder / "rows.yaml"
     spec.write_text(SPEC.format(root=job.data))

@@ -41,7 +41,7 @@ class Bucket:
         return {key.removeprefix(f"{self.prefix}/") for key in keys}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_objects_that_were_trained_are_deleted_and_no_other_ones(job: Any, server: Server) -> None:
     prefix = f"retain-{job.folder.name}"
     settings(job, server, prefix)
