@@ -25,8 +25,8 @@ import (
 
 const (
 	deleteWithin = 5 * time.Second  // one call of Delete
-	failuresMost = 100              // of one call; the others are tried by the next one
 	failedAgain  = 10 * time.Minute // a file that could not be deleted is tried again
+	retriesMost  = 100              // of those that fail again in one call; others are tried later
 	samplesMost  = 64               // of passed, while files.retain goes by
 )
 
@@ -195,12 +195,12 @@ func lastOf(segs []sources.Segment) map[string]int64 {
 
 // deletion is one call of Delete.
 type deletion struct {
-	s        *Source
-	began    time.Time
-	now      int64 // ns since 1970
-	failures int
-	more     bool
-	err      error // ends the round
+	s       *Source
+	began   time.Time
+	now     int64 // ns since 1970
+	retries int   // that failed
+	more    bool
+	err     error // ends the round
 
 	waits   int              // files that are not old enough
 	left    dataset.Duration // until the first of them is
@@ -229,10 +229,11 @@ func (d *deletion) file(ctx context.Context, loc []byte, n name, since int64) {
 		}
 		return
 	}
-	if at, failed := s.deleting.failed[l.Path]; failed && time.Since(at) < failedAgain {
+	at, failed := s.deleting.failed[l.Path]
+	if failed && (time.Since(at) < failedAgain || d.retries == retriesMost) {
 		return
 	}
-	if d.failures == failuresMost || time.Since(d.began) > s.deleting.within {
+	if time.Since(d.began) > s.deleting.within {
 		d.more = true
 		return
 	}
@@ -251,7 +252,9 @@ func (d *deletion) file(ctx context.Context, loc []byte, n name, since int64) {
 	case errors.Is(err, fs.ErrNotExist):
 		d.gone(l.Path)
 	case err != nil:
-		d.failures++
+		if failed {
+			d.retries++
+		}
 		d.failed(l.Path, err)
 	case came > n.time: // somebody has touched it
 		n.time = came

@@ -673,26 +673,42 @@ func TestAFileThatWasForgottenBeforeIsNotDeleted(t *testing.T) {
 	})
 }
 
-// If nothing can be deleted, a call ends soon, and the next one tries the others.
-func TestACallTriesSomeFilesThatCannotBeDeleted(t *testing.T) {
+// Files that cannot be deleted do not keep the master busy: after the first time, a call tries
+// few of them, and no further call follows at once. Others are deleted.
+func TestACallTriesFewFilesAgainThatCannotBeDeleted(t *testing.T) {
 	m := newMemory()
 	tried := 0
-	m.refuses = func(string) error { tried++; return errors.New("access is denied") }
+	m.refuses = func(key string) error {
+		if key >= "n" {
+			return nil
+		}
+		tried++
+		return errors.New("access is denied")
+	}
 	r := retains(t, m, Spec{})
-	for i := range failuresMost + 10 {
+	for i := range retriesMost + 10 {
 		r.drops(r.day(0), fmt.Sprintf("%04d", i))
 	}
 	r.looks()
+	ages := func() {
+		for name := range r.src.deleting.failed {
+			r.src.deleting.failed[name] = time.Now().Add(-failedAgain)
+		}
+	}
 	r.deletes(everything)
 	r.later(30 * day)
-	for _, want := range []struct {
-		tried int
-		more  bool
-	}{{failuresMost, true}, {10, false}, {0, false}} {
+	for i, want := range []int{retriesMost + 10, 0, retriesMost, 10, 0} {
+		if i == 2 {
+			r.drops(r.day(0), "new")
+			r.expect("new")
+			r.deletes(everything)
+			r.later(30 * day)
+			ages()
+		}
 		tried = 0
 		found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
-		if err != nil || tried != want.tried || found.More != want.more {
-			t.Errorf("%d were tried, more %t: %v; want %+v", tried, found.More, err, want)
+		if err != nil || tried != want || found.More || (len(found.Gone) == 1) != (i >= 2) {
+			t.Errorf("call %d: %d were tried, more %t, %v gone: %v; want %d", i, tried, found.More, found.Gone, err, want)
 		}
 	}
 	if n := strings.Count(r.log.String(), "cannot be deleted"); n != toldMost {
