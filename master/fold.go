@@ -63,7 +63,7 @@ func (f *following) fold(ctx context.Context) (more bool, err error) {
 		at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source })
 		var deleted []int64
 		if at >= 0 && deleter != nil {
-			found := f.deletePartition(ctx, deleter, p, segs, marks[at].Position)
+			found := f.deletePartition(ctx, deleter, p, segs, &marks[at].Position)
 			deleted, more = found.Gone, more || found.More
 		}
 		if at >= 0 && forgetter != nil {
@@ -108,9 +108,31 @@ func (f *following) cleaners() (sources.Deleter, sources.Forgetter, error) {
 }
 
 // deletePartition has a partition's segments deleted that end at or before below, as far as
-// the spec says. If it cannot, training goes on.
-func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p *serve.Partition, segs []sources.Segment, below sources.Position) sources.Deletions {
-	found, err := from.Delete(ctx, p.Identity, segs, below)
+// the spec says. If it cannot, training goes on. What will be deleted is told first, so that
+// nobody goes back to it any more, and who went back before is asked for: that lowers below.
+func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p *serve.Partition, segs []sources.Segment, below *sources.Position) sources.Deletions {
+	found, err := from.Delete(ctx, p.Identity, segs, *below, func(due []int64) (sources.Position, error) {
+		var soon []serve.Deletion
+		for _, g := range segs {
+			if _, is := slices.BinarySearch(due, g.ID); is {
+				soon = append(soon, serve.Deletion{Source: string(p.Source), Segment: g.ID, Low: g.End})
+			}
+		}
+		f.srv.NoteDeleted(f.id, soon)
+		f.told = false // not all of it may be deleted
+		marks, err := f.srv.RetainMarks(ctx, f.id)
+		if err != nil {
+			return sources.Position{}, err
+		}
+		at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source })
+		if at < 0 {
+			return sources.Position{}, errors.New("it is not known any more what is needed")
+		}
+		if marks[at].Position.Compare(*below) < 0 {
+			*below = marks[at].Position
+		}
+		return *below, nil
+	})
 	if err != nil && ctx.Err() == nil {
 		f.log.Warn("what was read is not deleted; it is tried again", "error", err, "in", f.foldEvery())
 	}

@@ -23,6 +23,7 @@ type folder struct {
 	folds  []string
 	gone   []serve.Deletion
 	marked sources.Position
+	soon   []serve.Deletion
 }
 
 func (f *folder) Datasets(context.Context) ([]serve.Dataset, error) {
@@ -42,7 +43,8 @@ func (f *folder) Fold(_ context.Context, partition uint32, before int64, needed 
 	return nil
 }
 
-func (f *folder) SetDeleted(_ uint32, all []serve.Deletion) { f.gone = all }
+func (f *folder) NoteDeleted(_ uint32, some []serve.Deletion) { f.soon = append(f.soon, some...) }
+func (f *folder) SetDeleted(_ uint32, all []serve.Deletion)   { f.gone = all }
 
 // forgets is a source that needs segment 2 of those that are settled.
 type forgets struct {
@@ -99,7 +101,7 @@ type deletes struct {
 	err   error
 }
 
-func (d *deletes) Delete(_ context.Context, _ sources.PartitionID, _ []sources.Segment, below sources.Position) (sources.Deletions, error) {
+func (d *deletes) Delete(_ context.Context, _ sources.PartitionID, _ []sources.Segment, below sources.Position, _ func([]int64) (sources.Position, error)) (sources.Deletions, error) {
 	d.below = below
 	return sources.Deletions{Gone: []int64{1, 2}, More: true}, d.err
 }
@@ -244,7 +246,7 @@ type deleted struct {
 	*looks
 }
 
-func (d deleted) Delete(context.Context, sources.PartitionID, []sources.Segment, sources.Position) (sources.Deletions, error) {
+func (d deleted) Delete(context.Context, sources.PartitionID, []sources.Segment, sources.Position, func([]int64) (sources.Position, error)) (sources.Deletions, error) {
 	if !d.looked {
 		return sources.Deletions{}, nil
 	}
@@ -294,5 +296,37 @@ func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 	delete(d.live, inputID{3, 0})
 	if d.reconcile(t.Context(), nil); len(srv.told) > 0 || len(d.folds) > 0 {
 		t.Errorf("of a deleted dataset %+v is known", srv.told)
+	}
+}
+
+// asks is a source that says what is due while somebody goes back.
+type asks struct {
+	sources.Source
+	srv  *folder
+	mark sources.Position
+}
+
+func (a *asks) Delete(_ context.Context, _ sources.PartitionID, _ []sources.Segment, _ sources.Position, due func([]int64) (sources.Position, error)) (found sources.Deletions, err error) {
+	a.srv.marked = sources.Position{Segment: 2}
+	a.mark, err = due([]int64{1, 2})
+	return sources.Deletions{Gone: []int64{1}}, err
+}
+
+func TestWhatWillBeDeletedIsToldBeforeTheMarkIsReadAgain(t *testing.T) {
+	srv := &folder{marked: sources.Position{Segment: 4}}
+	src := &asks{srv: srv}
+	f := &following{looked: true, listing: &listing{srv: srv, id: 3, alone: true, log: slog.New(slog.DiscardHandler), spec: &dataset.Spec{Source: &able{Part: &memsource.Spec{}, deletes: true}}}, src: src}
+	for id := range int64(5) {
+		srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
+	}
+	for range 2 { // what is not deleted after all is corrected
+		srv.gone, srv.soon = nil, nil
+		if _, err := f.fold(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		one, two := serve.Deletion{Source: "mem:x", Segment: 1, Low: 10}, serve.Deletion{Source: "mem:x", Segment: 2, Low: 10}
+		if !slices.Equal(srv.soon, []serve.Deletion{one, two}) || !slices.Equal(srv.gone, []serve.Deletion{one}) || src.mark != srv.marked {
+			t.Errorf("told %+v, then %+v, below %v", srv.soon, srv.gone, src.mark)
+		}
 	}
 }

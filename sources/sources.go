@@ -230,9 +230,11 @@ type Forgetter interface {
 type Deleter interface {
 	// Delete deletes what the spec says of the segments that end at or before below: they are
 	// settled, and in the oldest kept checkpoint. segments are all that the ledger has of p.
-	// A call takes a bounded time. What could not be deleted is told in the log, and is tried
+	// Before it deletes something it calls due with the segments, in order, of which nothing
+	// may be there afterwards, and deletes only those that also end at or before what due
+	// returns. After an error of due it deletes nothing. A call takes a bounded time. What could not be deleted is told in the log, and is tried
 	// again by a later call.
-	Delete(ctx context.Context, p PartitionID, segments []Segment, below Position) (Deletions, error)
+	Delete(ctx context.Context, p PartitionID, segments []Segment, below Position, due func([]int64) (Position, error)) (Deletions, error)
 }
 
 // Deletions is what a call of Delete found out.

@@ -131,11 +131,12 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 		plan    shardsvc.RewindPlan
 		epoch   uint32
 		gone    *headracev1.Gone
-		deleted = c.s.deleted()
+		deleted []Deletion
 		refused error
 		hint    string
 	)
 	do := func(l *loop) error {
+		deleted = c.s.deleted() // here: what is told before a question for marks counts for who goes back after it
 		if plan = l.core.PlanRewind(cut, deleted); plan.Refused != "" {
 			return statusOf(codes.FailedPrecondition, errors.New(plan.Refused), detail{})
 		}

@@ -85,7 +85,7 @@ func (s *Source) deletes(name string) bool {
 
 // Delete deletes files all of whose segments end at or before below, if their records have
 // lain there for files.retain and the files came as long ago.
-func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position) (sources.Deletions, error) {
+func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position, due func([]int64) (sources.Position, error)) (sources.Deletions, error) {
 	var found sources.Deletions
 	if p != s.partition {
 		return found, s.notMine(p)
@@ -103,41 +103,87 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 	if g.full == 0 {
 		return found, nil // it is not known what is there
 	}
-	end := 0 // of the segments below the mark
-	for end < len(segs) && (sources.Position{Segment: segs[end].ID, Offset: segs[end].End}).Compare(below) <= 0 {
-		end++
-	}
+	end := settled(segs, below)
 	now, retain := g.ages(time.Now()).UnixNano(), int64(s.spec.Retain)
 	err := s.deleting.passed.note(now, retain, segs, end)
 	if err != nil && !s.deleting.unstored {
 		s.log.Warn("it cannot be stored since when files are not needed; after a start of the master they stay for files.retain again", "error", err)
 	}
 	s.deleting.unstored = err != nil
-	needed, inodes := s.stillRead(segs, end)
-	last := lastOf(segs[:end])
+	all := s.candidates(segs, end)
 	round := deletion{s: s, began: time.Now(), now: now, left: s.spec.Retain}
 	defer round.tell()
+	var ids []int64
+	for _, c := range all {
+		if g.there(g.taken[c.name()]) && round.due(c) {
+			ids = append(ids, c.ids()...)
+		}
+	}
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		mark, err := due(ids)
+		if err != nil {
+			return found, err
+		}
+		if mark.Compare(below) < 0 { // somebody has gone back
+			end = settled(segs[:end], mark)
+			_ = s.deleting.passed.note(now, retain, segs, end) // the next call tells an error
+			all = s.candidates(segs, end)
+		}
+	}
+	for _, c := range all {
+		if g.there(g.taken[c.name()]) {
+			round.file(ctx, c)
+		}
+		if !g.there(g.taken[c.name()]) {
+			found.Gone = append(found.Gone, c.ids()...)
+		}
+	}
+	found.More = round.more
+	return found, round.err
+}
+
+// settled counts the segments that end at or before a mark.
+func settled(segs []sources.Segment, below sources.Position) (end int) {
+	for end < len(segs) && (sources.Position{Segment: segs[end].ID, Offset: segs[end].End}).Compare(below) <= 0 {
+		end++
+	}
+	return end
+}
+
+// candidate is a file, or a part of it, that nothing needs.
+type candidate struct {
+	segs  []sources.Segment // that follow each other
+	since int64             // from when on all of the file was not needed, and there
+}
+
+func (c candidate) name() string { return c.segs[0].Name }
+
+func (c candidate) ids() (all []int64) {
+	for _, g := range c.segs {
+		all = append(all, g.ID)
+	}
+	return all
+}
+
+// candidates are those among the segments before end.
+func (s *Source) candidates(segs []sources.Segment, end int) (all []candidate) {
+	needed, inodes := s.stillRead(segs, end)
+	last := lastOf(segs[:end])
 	for from, to := 0, 0; from < end; from = to {
 		name := segs[from].Name
 		for to = from + 1; to < end && segs[to].Name == name && len(segs[to].Locator) > 0; {
 			to++
 		}
-		n, known := g.taken[name]
+		n, known := s.list.growing.taken[name]
 		if len(segs[from].Locator) == 0 || needed[name] || !known { // !known: all of it is not listed
 			continue
 		}
-		if g.there(n) && !inodes.have(segs[from].Locator) {
-			since := max(g.timeOf(n), s.deleting.passed.since(last[name]))
-			round.file(ctx, segs[to-1].Locator, n, since)
-		}
-		if !g.there(g.taken[name]) {
-			for _, gone := range segs[from:to] {
-				found.Gone = append(found.Gone, gone.ID)
-			}
+		if there := s.list.growing.there(n); !there || !inodes.have(segs[from].Locator) {
+			all = append(all, candidate{segs[from:to], max(s.list.growing.timeOf(n), s.deleting.passed.since(last[name]))})
 		}
 	}
-	found.More = round.more
-	return found, round.err
+	return all
 }
 
 // stillRead are the files that have segments below the mark, and others that are needed, or
@@ -211,10 +257,23 @@ type deletion struct {
 	to      string // and the last one
 }
 
-// file deletes the file of a locator, if it is time. since: from when on it was not needed,
-// and there.
-func (d *deletion) file(ctx context.Context, loc []byte, n name, since int64) {
+// due reports whether file may delete a candidate.
+func (d *deletion) due(c candidate) bool {
 	s := d.s
+	if s.list.growing.taken[c.name()].mark == told || s.spec.Retain > dataset.Duration(d.now-min(c.since, d.now)) {
+		return false
+	}
+	at, failed := s.deleting.failed[c.name()]
+	return !failed || time.Since(at) >= failedAgain
+}
+
+// file deletes the file of a candidate that is there, if it is time.
+func (d *deletion) file(ctx context.Context, c candidate) {
+	s := d.s
+	n, loc, since := s.list.growing.taken[c.name()], c.segs[len(c.segs)-1].Locator, c.since
+	if d.err == nil {
+		d.err = ctx.Err()
+	}
 	if n.mark == told || d.err != nil {
 		return // another file has its name
 	}

@@ -20,12 +20,15 @@ import (
 // gone.
 func (r *remembering) deletes(below int64) []int64 {
 	r.Helper()
-	found, err := r.src.Delete(r.Context(), r.src.partition, r.ledger, sources.Position{Segment: below})
+	found, err := r.src.Delete(r.Context(), r.src.partition, r.ledger, sources.Position{Segment: below}, anyway)
 	if err != nil {
 		r.Fatal(err)
 	}
 	return found.Gone
 }
+
+// anyway: nobody goes back meanwhile.
+func anyway([]int64) (sources.Position, error) { return sources.Position{Segment: everything}, nil }
 
 // later makes what was settled until now so much older.
 func (r *remembering) later(by time.Duration) {
@@ -455,7 +458,7 @@ func TestAFileThatCannotBeDeletedIsNamed(t *testing.T) {
 	r.deletes(everything)
 	r.later(30 * day)
 	m.refuses = func(string) error { return storage.ErrAway }
-	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
+	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything}, anyway)
 	if !errors.Is(err, storage.ErrAway) || fmt.Sprint(found.Gone) != "[0 1 2]" {
 		t.Errorf("while the service is away %v are told to be gone: %v", found.Gone, err)
 	}
@@ -706,7 +709,7 @@ func TestACallTriesFewFilesAgainThatCannotBeDeleted(t *testing.T) {
 			ages()
 		}
 		tried = 0
-		found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
+		found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything}, anyway)
 		if err != nil || tried != want || found.More || (len(found.Gone) == 1) != (i >= 2) {
 			t.Errorf("call %d: %d were tried, more %t, %v gone: %v; want %d", i, tried, found.More, found.Gone, err, want)
 		}
@@ -853,9 +856,43 @@ func TestACallOfDeleteTakesABoundedTime(t *testing.T) {
 	r.deletes(everything)
 	r.later(30 * day)
 	r.src.deleting.within = -1
-	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything})
+	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything}, anyway)
 	if err != nil || !found.More || len(found.Gone) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	r.wants("a")
+}
+
+// Somebody goes back while files are about to be deleted: what is needed then stays.
+func TestARewindDuringADeletionKeepsWhatItNeeds(t *testing.T) {
+	places(t, func(t *testing.T, place writable) {
+		r := retains(t, place, Spec{})
+		r.drops(r.day(0), "a", "b", "c")
+		r.expect("a b c")
+		r.deletes(2)
+		r.later(30 * day)
+		away := errors.New("the master is stopped")
+		var asked []int64
+		delete := func(mark int64, err error) (sources.Deletions, error) {
+			return r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: 2}, func(ids []int64) (sources.Position, error) {
+				asked = ids
+				r.wants("a b c") // it is told before
+				return sources.Position{Segment: mark}, err
+			})
+		}
+		if found, err := delete(2, away); !errors.Is(err, away) || len(found.Gone) > 0 || fmt.Sprint(asked) != "[0 1]" {
+			t.Errorf("%v is due, %v gone: %v", asked, found.Gone, err)
+		}
+		r.wants("a b c")
+		if found, err := delete(1, nil); err != nil || len(found.Gone) > 0 || fmt.Sprint(asked) != "[0 1]" {
+			t.Errorf("%v is due, %v gone: %v", asked, found.Gone, err)
+		}
+		r.wants("a b c") // the mark went back, so the time of all begins anew
+		r.deletes(1)
+		r.later(30 * day)
+		if gone := r.deletes(1); fmt.Sprint(gone) != "[0]" {
+			t.Errorf("%v gone", gone)
+		}
+		r.wants("b c")
+	})
 }
