@@ -108,8 +108,9 @@ func (f *following) cleaners() (sources.Deleter, sources.Forgetter, error) {
 }
 
 // deletePartition has a partition's segments deleted that end at or before below, as far as
-// the spec says. If it cannot, training goes on. What will be deleted is told first, so that
-// nobody goes back to it any more, and who went back before is asked for: that lowers below.
+// the spec says. If it cannot, training goes on. It first notes what will be deleted: from then on
+// a rewind to it is refused. Then it reads the mark again, because a rewind may have come before
+// the note. A lower mark lowers below.
 func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p *serve.Partition, segs []sources.Segment, below *sources.Position) sources.Deletions {
 	found, err := from.Delete(ctx, p.Identity, segs, *below, func(due []int64) (sources.Position, error) {
 		var soon []serve.Deletion

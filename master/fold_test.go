@@ -258,8 +258,8 @@ type forgetful struct{ grown }
 
 func (f *forgetful) ForgetDeleted(uint32) { f.told = nil }
 
-// A dataset that has failed is not listed any more. What was deleted is known all the same, also
-// while a next listing has not looked yet, until the dataset is deleted.
+// A dataset that has failed is not listed any more. The master knows until the dataset is deleted
+// which of its files were deleted, also after a new listing has begun and has not looked yet.
 func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, retain: 1h}\ndecode: lines\n"), "")
 	if err != nil {

@@ -217,8 +217,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// until polls a condition about p with a deadline. What takes long to ask, as a command of the
-// binary, is asked less often: who waits leaves the machine to those that are waited for.
+// until polls a condition about p with a deadline. It pauses longer if asking takes long, as a
+// command of the binary does: so most of the machine is left to the processes under test.
 func (p *proc) until(what string, ok func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), long)

@@ -46,8 +46,8 @@ func (p *passed) note(now, retain int64, segs []sources.Segment, end int) error 
 	for last >= 0 && len(segs[last].Locator) == 0 {
 		last--
 	}
-	// What is of another listing, or above a mark that went back, says nothing. A clock that
-	// was ahead must not say that later segments came first.
+	// Samples of another listing, and those above a mark that went back, are dropped. If the
+	// clock was ahead when a sample was noted, its time becomes now.
 	p.at = slices.DeleteFunc(p.at, func(a sample) bool {
 		i, known := slices.BinarySearchFunc(segs, a.Segment, func(g sources.Segment, id int64) int {
 			return sources.Position{Segment: g.ID}.Compare(sources.Position{Segment: id})
@@ -83,7 +83,7 @@ func (p *passed) since(segment int64) int64 {
 	return math.MaxInt64
 }
 
-// load reads what an earlier process has stored. What cannot be read is not there.
+// load reads the samples that an earlier process has stored. If it cannot, there are none.
 func (p *passed) load() {
 	p.loaded = true
 	if p.file == "" {

@@ -424,8 +424,8 @@ func (s *Source) deleteLocal(ctx context.Context, l *locator, noted int64) (came
 	return came, nil
 }
 
-// unlink removes the name of a file of this machine that is open as f. What a link leads to
-// has another name, which somebody else may need.
+// unlink removes the name of a file of this machine that is open as f. It refuses a name that
+// is a symbolic link or lies below one: somebody else may need the file by its other name.
 func (s *Source) unlink(f file, name string) error {
 	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
 		is, err := s.root.Lstat(dir)

@@ -287,7 +287,7 @@ func TestTimeGoesOnInAnotherProcess(t *testing.T) {
 	}
 }
 
-// What is stored of a dataset says nothing of one that is listed anew.
+// A dataset that is deleted and applied again does not use the samples of the first one.
 func TestADatasetThatIsAppliedAgainBeginsAnew(t *testing.T) {
 	r := retains(t, nil, Spec{})
 	r.drops(r.day(0), "a")

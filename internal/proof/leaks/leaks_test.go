@@ -47,7 +47,7 @@ func TestGoroutinesThatWaitForEachOtherOrForATimerAreFoundSoon(t *testing.T) {
 	None(t, before...)
 }
 
-// What comes from outside may be late on a slow machine.
+// A goroutine that reads from a pipe or a socket is waited for: on a slow machine the bytes may be late.
 func TestAGoroutineThatWaitsForTheOutsideIsNotStuck(t *testing.T) {
 	before := []goleak.Option{goleak.IgnoreCurrent()}
 	in, out, err := os.Pipe()

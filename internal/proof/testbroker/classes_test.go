@@ -54,7 +54,7 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Who waits for another process that makes something in the cache can be interrupted.
+// Another process has locked the cache. Waiting for it can be interrupted.
 func TestWhoWaitsForTheCacheCanBeInterrupted(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lock(t.Context(), name)

@@ -66,8 +66,8 @@ print("end", count, flush=True)
 
 
 def write(path: Path, mib: int) -> int:
-    """Lines of 4 KB that pack to three quarters, in one member, until the file has that size. How
-    many. What differs from line to line is not packed, so that 10 GB take a minute."""
+    """Lines of 4 KB that pack to three quarters, in one member, until the file has that size. Returns
+    their number. Most of a line is packed once and copied, so 10 GB take a minute."""
     per, width = 1024, 4096
     letters = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
     text = letters[np.random.default_rng(1).integers(0, 64, (per, width))]

@@ -76,7 +76,7 @@ def deletes_what_was_trained(job: Any, place: Place, spec: Path, *settings: str)
     poll(lambda: place.names() == {last}, LONG)
     poll(lambda: lives.told("its new content is not read"), LONG)
 
-    # What was deleted is told to whoever wants to go back.
+    # A rewind that needs deleted files is refused, and its plan names them.
     poll(lambda: "deleted" in plan(job, "start"), LONG)
     said = job.headrace("rewind", "default", "--to", "start", "--yes", check=False)
     assert said.returncode != 0, said.stdout

@@ -22,7 +22,8 @@ from headrace import _ended
 log = logging.getLogger("headrace")
 
 LOOK_SECONDS = 1.0  # from one look for the model to the next
-# What the main thread has, after the job's end, to see it and to end: before it has begun, and after.
+# After the job's end the main thread has so many seconds to end by itself: the first figure if it
+# has not begun to train, the second one if it has.
 STUCK_SECONDS = 5.0
 FINISH_SECONDS = 60.0
 # For servers or a chief of a new run to come, where the file of an earlier run's end is. They may take
