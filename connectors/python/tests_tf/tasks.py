@@ -162,6 +162,22 @@ class Tasks:
                 continue  # removed, as keep_checkpoint_max says
         return 0
 
+    def saved(self, offset: int) -> bool:
+        """Whether the newest checkpoint has each partition up to an offset."""
+        for path in reversed(self.bound()):
+            try:
+                fields = json.loads(path.read_text())
+            except FileNotFoundError:
+                continue  # removed, as keep_checkpoint_max says
+            parts = [q for d in fields["cut"]["datasets"] for q in d["partitions"]]
+            return all(p["low"][1] >= offset for q in parts for p in q["passes"])
+        return False
+
+    def trained(self, records: int) -> bool:
+        """Whether the master knows that so many records are trained."""
+        shown = self.job.headrace("status", "clicks", "--output", "json", "--master", self.address)
+        return bool(json.loads(shown.stdout)["counts"]["settled"] == records)
+
     @staticmethod
     def rows(fields: Any) -> int:
         parts = [q for d in fields["cut"]["datasets"] for q in d["partitions"]]
