@@ -133,7 +133,7 @@ func (c *Checked) Write(w io.Writer) {
 		if column == "" {
 			column = "(record)"
 		}
-		t.Row(column, f.Path, terminal.Grouped(f.Errors), terminal.Grouped(f.Missing), fmt.Sprintf("%.4f%%", 100*f.Rate), terminal.Clip(terminal.Cell(f.Example), 100))
+		t.Row(column, f.Path, terminal.Grouped(f.Errors), terminal.Grouped(f.Missing), fmt.Sprintf("%.4f%%", 100*f.Rate), terminal.ClipMiddle(terminal.Cell(f.Example), 160))
 	}
 	t.Write(w)
 }

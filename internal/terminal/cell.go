@@ -15,6 +15,17 @@ func Clip(s string, width int) string {
 	return string(r[:max(0, width-3)]) + "..."
 }
 
+// ClipMiddle shortens s to width characters, at least 5. It keeps both ends, with "..." between
+// them: an error begins with its place and ends with its reason.
+func ClipMiddle(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	head := (width - 3) / 2
+	return string(r[:head]) + "..." + string(r[len(r)-(width-3-head):])
+}
+
 // Cell is a decoded value in a cell. Control bytes become "?": no byte of a
 // record controls the terminal.
 func Cell(v any) string {

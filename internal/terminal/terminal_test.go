@@ -15,6 +15,9 @@ func TestTablesAlignAndClip(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
+	if ClipMiddle("größer Wert", 8) != "gr...ert" || ClipMiddle("größer", 6) != "größer" {
+		t.Error(ClipMiddle("größer Wert", 8), ClipMiddle("größer", 6))
+	}
 	if Clip("größer", 5) != "gr..." {
 		t.Error(Clip("größer", 5))
 	}
