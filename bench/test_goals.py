@@ -6,7 +6,8 @@ import re
 
 import pytest
 from bench.goals import judged, titled
-from bench.run import BENCHES, PAGE
+from bench.run import PAGE
+from bench.tables import BENCHES
 
 
 @pytest.mark.parametrize(
