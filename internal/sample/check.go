@@ -57,12 +57,12 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 	if err != nil {
 		return c, err
 	}
-	r.bad = func(name string, alone sources.Alone, err error) error {
+	r.bad = func(err error) error {
 		if n > 0 && c.Records >= n {
 			return errEnough
 		}
 		c.Records++
-		c.add(spec, name, &decode.Error{Offset: alone.Start, Value: string(alone.Value[:min(len(alone.Value), 20)]), Reason: err.Error()})
+		c.add(&decode.Error{}, err.Error()) // it names the file and the offset
 		return nil
 	}
 	err = r.walk(ctx, func(name string, dec *decode.Decoder, b *sources.Batch) error {
@@ -80,7 +80,7 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 			bad, ok := errors.AsType[*decode.Error](err)
 			switch {
 			case ok:
-				c.add(spec, name, bad)
+				c.add(bad, fmt.Sprintf("%s: %v", spec.Place(name, bad.Offset), bad))
 				from, c.Records = from+1, c.Records+1
 			case err != nil:
 				return located(spec, name, err)
@@ -95,14 +95,13 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 	return c, err
 }
 
-// add counts one bad record.
-func (c *Checked) add(spec *dataset.Spec, file string, e *decode.Error) {
+// add counts one bad record. Of the first one of a field, example is shown.
+func (c *Checked) add(e *decode.Error, example string) {
 	c.Bad++
 	i := slices.IndexFunc(c.Fields, func(f Field) bool { return f.Column == e.Column && f.Path == e.Path })
 	if i < 0 {
 		i = len(c.Fields)
-		c.Fields = append(c.Fields, Field{Column: e.Column, Path: e.Path,
-			Example: fmt.Sprintf("%s: %v", spec.Place(file, e.Offset), e)})
+		c.Fields = append(c.Fields, Field{Column: e.Column, Path: e.Path, Example: example})
 	}
 	if e.Missing {
 		c.Fields[i].Missing++

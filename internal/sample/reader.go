@@ -17,7 +17,7 @@ type reader struct {
 	src  sources.Source
 	dec  *decode.Decoder
 	// bad, if it is set, is told of a record that cannot be read although the next one can.
-	bad func(name string, alone sources.Alone, err error) error
+	bad func(err error) error
 }
 
 // Opener opens a dataset's source with the user's own rights.
@@ -69,14 +69,14 @@ func (r *reader) walk(ctx context.Context, each func(name string, dec *decode.De
 
 func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.Segment,
 	each func(string, *decode.Decoder, *sources.Batch) error) error {
-	return r.passing(s.Start, s.Name, func(at int64) error {
+	return r.passing(s.Start, func(at int64) error {
 		return r.from(ctx, p, s, at, func(dec *decode.Decoder, b *sources.Batch) error { return each(s.Name, dec, b) })
 	})
 }
 
 // passing calls read with start. If read meets a record that cannot be read although the next one
 // can, it calls read again with where that begins, as an agent does with on_error: skip.
-func (r *reader) passing(start int64, name string, read func(at int64) error) error {
+func (r *reader) passing(start int64, read func(at int64) error) error {
 	for at := start; ; {
 		err := read(at)
 		alone, ok := sources.StandsAlone(err)
@@ -84,7 +84,7 @@ func (r *reader) passing(start int64, name string, read func(at int64) error) er
 			return err
 		}
 		if r.bad != nil {
-			if err := r.bad(name, alone, err); err != nil {
+			if err := r.bad(err); err != nil {
 				return err
 			}
 		}

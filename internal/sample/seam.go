@@ -133,7 +133,7 @@ func (r *reader) edge(ctx context.Context, p sources.PartitionID, g sources.Segm
 
 // record decodes the first or the last record that begins in [from, end) of a segment.
 func (r *reader) record(ctx context.Context, p sources.PartitionID, g sources.Segment, from int64, last bool, e *Edge) (found bool, err error) {
-	err = r.passing(from, g.Name, func(at int64) error {
+	err = r.passing(from, func(at int64) error {
 		return r.from(ctx, p, g, at, func(dec *decode.Decoder, b *sources.Batch) error {
 			at := 0
 			if last {
