@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -104,6 +105,13 @@ def cpu_of(pid: int) -> float:
     """Seconds of CPU that a process and its threads have taken."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interval(values: list[float], draws: int = 10_000) -> list[float]:
+    """That holds the median of what these are drawn from, with 95 %."""
+    rng = random.Random(1)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
+    return [round(medians[int(draws * q)], 4) for q in (0.025, 0.975)]
 
 
 def spread(values: list[float]) -> list[float]:

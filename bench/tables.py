@@ -304,6 +304,7 @@ BENCHES = {
         "time in which the machine has not run the other rank yet. " + LOAD,
         {
             "cost": "time of a step with rounds over that without, minus 1, median of the pairs; goal at most 0.03",
+            "cost_interval": "95 % confidence interval of that median; goal at most 0.03",
             "cost_range": "lowest, highest pair",
             "data_wait_in_collective": "share of their time that ranks wait in the collective because of data; goal 0 "
             "(see above)",

@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from typing import NamedTuple
 import headrace
 import numpy as np
 from bench import clicks, running
-from bench.running import say
+from bench.running import interval, say
 from headrace import Checkpointer, Saved, Stream
 
 WORK = running.ROOT / "build" / "bench" / "acks"
@@ -111,13 +110,6 @@ class Bench:
             if time.monotonic() > deadline:
                 raise SystemExit("the steps of a window are not durable after a minute")
             time.sleep(0.02)
-
-
-def interval(values: list[float], draws: int = 10_000) -> list[float]:
-    """That holds the median of what these are drawn from, with 95 %."""
-    rng = random.Random(1)
-    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
-    return [round(medians[int(draws * q)], 4) for q in (0.025, 0.975)]
 
 
 def figures(name: str, ratios: list[float]) -> dict[str, object]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import running
-from bench.running import say, spread
+from bench.running import interval, say, spread
 
 RANKS = 4
 WARM = 20  # steps before the clock starts
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1024, help="of a batch")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--work", type=float, default=5, help="of a step, ms")
-    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=31)
     args = parser.parse_args()
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="hr-rounds-") as name:
@@ -156,6 +156,7 @@ def main() -> None:
     cost = [p[True]["seconds"] / p[False]["seconds"] - 1 for p in pairs]
     figures = {
         "cost": statistics.median(cost),
+        "cost_interval": interval(cost),
         "cost_range": [min(cost), max(cost)],
         "data_wait_in_collective": spread([p[True]["data_wait"] for p in pairs]),
         "data_wait_in_collective_none": spread([p[False]["data_wait"] for p in pairs]),

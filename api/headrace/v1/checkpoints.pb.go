@@ -4,8 +4,8 @@
 // 	protoc        v7.35.1
 // source: headrace/v1/checkpoints.proto
 
-// What people and tools ask a master about checkpoints: the cuts that it keeps,
-// and going back to one (docs/CUTS.md). What lies on storage they read themselves.
+// What people and tools ask a master about checkpoints: the cuts that it keeps, and going
+// back to one (docs/CUTS.md). They read checkpoints on storage themselves.
 
 package headracev1
 
@@ -344,13 +344,13 @@ type GoneRange struct {
 	Partition     string                 `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"` // what people call it
 	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`   // what the source calls it
 	Pass          uint32                 `protobuf:"varint,4,opt,name=pass,proto3" json:"pass,omitempty"`
-	Passes        uint32                 `protobuf:"varint,5,opt,name=passes,proto3" json:"passes,omitempty"` // from pass on, so many miss it
+	Passes        uint32                 `protobuf:"varint,5,opt,name=passes,proto3" json:"passes,omitempty"` // this many passes miss the range, from `pass` on
 	Segment       int64                  `protobuf:"varint,6,opt,name=segment,proto3" json:"segment,omitempty"`
 	Start         int64                  `protobuf:"varint,7,opt,name=start,proto3" json:"start,omitempty"` // [start, end) at the source
 	End           int64                  `protobuf:"varint,8,opt,name=end,proto3" json:"end,omitempty"`
 	Unit          string                 `protobuf:"bytes,9,opt,name=unit,proto3" json:"unit,omitempty"`     // bytes | records | entries
 	Stops         bool                   `protobuf:"varint,10,opt,name=stops,proto3" json:"stops,omitempty"` // on_loss: stop; else it becomes excluded
-	Whole         bool                   `protobuf:"varint,11,opt,name=whole,proto3" json:"whole,omitempty"` // nothing of the segment is there any more: stops, whatever on_loss says
+	Whole         bool                   `protobuf:"varint,11,opt,name=whole,proto3" json:"whole,omitempty"` // the whole segment is deleted: going back would stop the dataset, whatever on_loss says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,15 +880,15 @@ func (x *RewindRequest) GetAfter() uint64 {
 
 type RewindReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`          // from now on, or, dry, as it is
+	Epoch         uint32                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`          // the new epoch; with dry_run: the present one
 	Again         []*AgainUnits          `protobuf:"bytes,2,rep,name=again,proto3" json:"again,omitempty"`           // what was acked and is pending again
 	Voided        []*CutState            `protobuf:"bytes,3,rep,name=voided,proto3" json:"voided,omitempty"`         // cuts that do not count any more
 	Fenced        []uint32               `protobuf:"varint,4,rep,packed,name=fenced,proto3" json:"fenced,omitempty"` // ranks whose processes have to start again
-	Records       *Tally                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`       // in all of again, without their times; absent: nothing is
+	Records       *Tally                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`       // the records in all of `again`, without their times; absent: `again` is empty
 	Untold        string                 `protobuf:"bytes,5,opt,name=untold,proto3" json:"untold,omitempty"`         // why a broker was not told; it is tried again
-	Gone          *Gone                  `protobuf:"bytes,7,opt,name=gone,proto3" json:"gone,omitempty"`             // what of it cannot be read again; absent: nothing, as far as is known
-	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`       // dry: it would be refused, and why
-	Hint          string                 `protobuf:"bytes,9,opt,name=hint,proto3" json:"hint,omitempty"`             // what to do then
+	Gone          *Gone                  `protobuf:"bytes,7,opt,name=gone,proto3" json:"gone,omitempty"`             // the part of `again` that the source has deleted; absent: nothing, as far as is known
+	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`       // with dry_run: why the rewind would be refused; empty: it would not
+	Hint          string                 `protobuf:"bytes,9,opt,name=hint,proto3" json:"hint,omitempty"`             // with refused: what to do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,8 +4,8 @@
 // - protoc             v7.35.1
 // source: headrace/v1/checkpoints.proto
 
-// What people and tools ask a master about checkpoints: the cuts that it keeps,
-// and going back to one (docs/CUTS.md). What lies on storage they read themselves.
+// What people and tools ask a master about checkpoints: the cuts that it keeps, and going
+// back to one (docs/CUTS.md). They read checkpoints on storage themselves.
 
 package headracev1
 
@@ -34,7 +34,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Errors are gRPC codes with an ErrorDetail: NOT_FOUND, INVALID_ARGUMENT (a cut
-// that could not be), FAILED_PRECONDITION (refused, with the reason).
+// that contradicts itself), FAILED_PRECONDITION (refused, with the reason).
 type CheckpointsClient interface {
 	// Cuts lists what is kept, voided ones too, the newest first.
 	Cuts(ctx context.Context, in *CutsRequest, opts ...grpc.CallOption) (*CutsReply, error)
@@ -113,7 +113,7 @@ func (c *checkpointsClient) Rewind(ctx context.Context, in *RewindRequest, opts 
 // for forward compatibility.
 //
 // Errors are gRPC codes with an ErrorDetail: NOT_FOUND, INVALID_ARGUMENT (a cut
-// that could not be), FAILED_PRECONDITION (refused, with the reason).
+// that contradicts itself), FAILED_PRECONDITION (refused, with the reason).
 type CheckpointsServer interface {
 	// Cuts lists what is kept, voided ones too, the newest first.
 	Cuts(context.Context, *CutsRequest) (*CutsReply, error)

@@ -683,14 +683,16 @@ type Dataset struct {
 	Silence         *Silence               `protobuf:"bytes,15,opt,name=silence,proto3" json:"silence,omitempty"`     // absent: the source answers the master, or is not asked
 	Imbalance       *Imbalance             `protobuf:"bytes,16,opt,name=imbalance,proto3" json:"imbalance,omitempty"` // absent: nobody waits beside a rank that stands still
 	Live            bool                   `protobuf:"varint,17,opt,name=live,proto3" json:"live,omitempty"`          // the input has no end
-	// Now minus the newest event time that is acked, of the partition that is furthest
-	// behind; 0: none is behind. Absent: no record with an event time is acked.
+	// Now minus the newest event time that is acked, of the partition that lags most; 0: no
+	// partition lags. Absent: no record with an event time is acked.
 	EventLagSeconds *float64    `protobuf:"fixed64,18,opt,name=event_lag_seconds,json=eventLagSeconds,proto3,oneof" json:"event_lag_seconds,omitempty"`
-	Bad             *BadRecords `protobuf:"bytes,19,opt,name=bad,proto3" json:"bad,omitempty"`                                       // absent: none
-	Backfill        *Counts     `protobuf:"bytes,20,opt,name=backfill,proto3" json:"backfill,omitempty"`                             // absent: it has none; counts, unit and records then: of its source, of both
-	BackfillUnit    string      `protobuf:"bytes,21,opt,name=backfill_unit,json=backfillUnit,proto3" json:"backfill_unit,omitempty"` // of these counts
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	Bad             *BadRecords `protobuf:"bytes,19,opt,name=bad,proto3" json:"bad,omitempty"` // absent: none
+	// Absent: the dataset has no backfill. Otherwise `counts` and `unit` above are of its source
+	// alone, and `records` are of both inputs.
+	Backfill      *Counts `protobuf:"bytes,20,opt,name=backfill,proto3" json:"backfill,omitempty"`
+	BackfillUnit  string  `protobuf:"bytes,21,opt,name=backfill_unit,json=backfillUnit,proto3" json:"backfill_unit,omitempty"` // unit of `backfill`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Dataset) Reset() {
@@ -871,13 +873,13 @@ func (x *Dataset) GetBackfillUnit() string {
 }
 
 // Imbalance: a rank that reads without rounds waits for rows while another rank holds some,
-// and nobody has made progress for 10 s. Of models that are not replicated it is told only
-// while no new rows can come.
+// and nobody has made progress for 10 s. For shared and private models it is reported only
+// once the input is listed to its end, because before that both ranks may wait for new rows.
 type Imbalance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Idle          uint32                 `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`        // rank that waits
 	Busy          uint32                 `protobuf:"varint,2,opt,name=busy,proto3" json:"busy,omitempty"`        // rank that has rows
-	Leases        uint32                 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`    // of the rank that holds
+	Leases        uint32                 `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`    // of the busy rank
 	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // since the last progress
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1054,12 +1056,12 @@ func (x *BadColumn) GetRecords() uint64 {
 	return 0
 }
 
-// Silence: the source does not answer the master's questions, or not for all
-// partitions. It is told from 3 s on.
+// Silence: the source does not answer the master's questions, or not for all partitions.
+// It is reported once it has lasted for 3 s.
 type Silence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SinceMs       int64                  `protobuf:"varint,1,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // when the first question without an answer was asked, ms since 1970
-	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`               // so long ago
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`               // how long ago that was
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                   // empty: it has not even refused yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1899,8 +1901,8 @@ func (x *ExcludedReply) GetDroppedTotal() uint64 {
 	return 0
 }
 
-// DroppedRange is what no full round has: it is settled, and not in the model. It is in the
-// source's own coordinates.
+// DroppedRange is a range of records that no full round has: they are settled, and not in the
+// model. It is in the source's own coordinates.
 type DroppedRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -2190,7 +2192,7 @@ type ReadDeadLettersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Letters       [][]byte               `protobuf:"bytes,1,rep,name=letters,proto3" json:"letters,omitempty"` // each one JSON object, see docs/BAD-RECORDS.md
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	Topic         string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"` // the dead letters are in this topic, and none is here
+	Topic         string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"` // not empty: the dead letters are in this topic, and this reply has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2800,7 +2802,7 @@ type ReclaimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // must be this master's
 	Rank          uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
-	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the process that is meant, as a dry run answers it; 0: whichever has the rank
+	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the process to take from, as a dry run has answered it; 0: any process that has the rank
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

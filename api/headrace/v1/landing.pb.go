@@ -78,7 +78,7 @@ type LayoutReply struct {
 	StoredBytes   int64                  `protobuf:"varint,6,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of all chunks, staged ones too
 	MaxBytes      int64                  `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`          // Stage is refused above; 0: no limit
 	StageTtlMs    int64                  `protobuf:"varint,8,opt,name=stage_ttl_ms,json=stageTtlMs,proto3" json:"stage_ttl_ms,omitempty"`  // a transaction must be committed within this time
-	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                                     // of a JSON record that has no key of its own: the pointer to it; empty: none
+	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`                                     // JSON pointer to the key in a record that is pushed without one; empty: none
 	Upload        *Upload                `protobuf:"bytes,10,opt,name=upload,proto3" json:"upload,omitempty"`                              // absent: only the master writes chunks
 	LandBytes     int64                  `protobuf:"varint,11,opt,name=land_bytes,json=landBytes,proto3" json:"land_bytes,omitempty"`      // of the records of a LandRequest, before compression; 0: this master has no Land
 	unknownFields protoimpl.UnknownFields
@@ -437,8 +437,8 @@ func (x *CommitRequest) GetLocators() []string {
 	return nil
 }
 
-// LandRequest: the chunks follow, in their order, those of their partitions that the
-// locators name.
+// LandRequest: in each partition, the chunks come after the chunks that the locators name, in
+// the order of this list.
 type LandRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dataset       string                 `protobuf:"bytes,1,opt,name=dataset,proto3" json:"dataset,omitempty"`
@@ -926,7 +926,7 @@ func (x *ChunksRequest) GetMax() uint32 {
 type ChunksReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // the first part of every key
-	Chunks        []*VisibleChunk        `protobuf:"bytes,2,rep,name=chunks,proto3" json:"chunks,omitempty"` // none: there is no other
+	Chunks        []*VisibleChunk        `protobuf:"bytes,2,rep,name=chunks,proto3" json:"chunks,omitempty"` // empty: there are no more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

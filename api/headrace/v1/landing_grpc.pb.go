@@ -51,8 +51,9 @@ type LandingClient interface {
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitReply, error)
 	// Land is Stage of a transaction's last chunks and its Commit in one call: one way to the
 	// master instead of two. It is answered as Commit is. A call that is repeated after a
-	// lost answer may send the same chunks again: of a visible transaction they are not
-	// stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes first.
+	// lost answer may send the same chunks again: if the transaction is visible already, they
+	// are not stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes
+	// first.
 	Land(ctx context.Context, in *LandRequest, opts ...grpc.CallOption) (*CommitReply, error)
 	// Landed says whether a transaction is visible: ask before you send its records again.
 	Landed(ctx context.Context, in *LandedRequest, opts ...grpc.CallOption) (*LandedReply, error)
@@ -172,8 +173,9 @@ type LandingServer interface {
 	Commit(context.Context, *CommitRequest) (*CommitReply, error)
 	// Land is Stage of a transaction's last chunks and its Commit in one call: one way to the
 	// master instead of two. It is answered as Commit is. A call that is repeated after a
-	// lost answer may send the same chunks again: of a visible transaction they are not
-	// stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes first.
+	// lost answer may send the same chunks again: if the transaction is visible already, they
+	// are not stored. After an error no chunk of the call stays. Ask LayoutReply.land_bytes
+	// first.
 	Land(context.Context, *LandRequest) (*CommitReply, error)
 	// Landed says whether a transaction is visible: ask before you send its records again.
 	Landed(context.Context, *LandedRequest) (*LandedReply, error)

@@ -188,7 +188,7 @@ type ReplicasClient interface {
 	// Keep copies one complete slot to this agent. The first message has `slot`, the others
 	// `data`: the image, then the text. RESOURCE_EXHAUSTED: there is no room.
 	// ABORTED: the bytes are not what `slot` says, or the slot is in use; send it again.
-	// FAILED_PRECONDITION: a replica that is as new is here.
+	// FAILED_PRECONDITION: this agent keeps a replica that is as new already.
 	Keep(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[KeepRequest, KeepReply], error)
 	// Look lists the complete checkpoints of one folder of slots that are here: replicas,
 	// and what this node's own trainers hold.
@@ -281,7 +281,7 @@ type ReplicasServer interface {
 	// Keep copies one complete slot to this agent. The first message has `slot`, the others
 	// `data`: the image, then the text. RESOURCE_EXHAUSTED: there is no room.
 	// ABORTED: the bytes are not what `slot` says, or the slot is in use; send it again.
-	// FAILED_PRECONDITION: a replica that is as new is here.
+	// FAILED_PRECONDITION: this agent keeps a replica that is as new already.
 	Keep(grpc.ClientStreamingServer[KeepRequest, KeepReply]) error
 	// Look lists the complete checkpoints of one folder of slots that are here: replicas,
 	// and what this node's own trainers hold.

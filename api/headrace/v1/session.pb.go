@@ -1080,7 +1080,7 @@ type Ack struct {
 	Prefix        int64                  `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"` // order space, exclusive
 	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`     // 0 with a dataset that is read without steps
 	Worker        uint32                 `protobuf:"varint,5,opt,name=worker,proto3" json:"worker,omitempty"`
-	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`  // order space: tally is of [from, prefix). Where a prefix was ever said, one begins
+	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`  // order space: tally counts [from, prefix). It is never below a prefix that was sent before
 	Tally         *Tally                 `protobuf:"bytes,7,opt,name=tally,proto3" json:"tally,omitempty"` // absent: not counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1158,13 +1158,13 @@ func (x *Ack) GetTally() *Tally {
 	return nil
 }
 
-// Tally counts records, where units only say how much was read of.
+// Tally counts records. Units say only how much of the input was read.
 type Tally struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          int64                  `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`     // records that became rows
 	Oldest        int64                  `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"` // event time of the oldest and the newest of them, ms since 1970;
 	Newest        int64                  `protobuf:"varint,3,opt,name=newest,proto3" json:"newest,omitempty"` // 0 and 0: none has a time
-	Untold        int64                  `protobuf:"varint,4,opt,name=untold,proto3" json:"untold,omitempty"` // from a master: units of which nobody told the records; rows is at least. 0 in acks
+	Untold        int64                  `protobuf:"varint,4,opt,name=untold,proto3" json:"untold,omitempty"` // from a master: units whose records were not counted, so there may be more than `rows`. 0 in acks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2411,7 +2411,7 @@ type JoinReply struct {
 	LastStep      int64                  `protobuf:"varint,6,opt,name=last_step,json=lastStep,proto3" json:"last_step,omitempty"`                   // the rank's last durable step in this generation, else 0
 	PendingAgain  int64                  `protobuf:"varint,7,opt,name=pending_again,json=pendingAgain,proto3" json:"pending_again,omitempty"`       // units that this join made pending again
 	Again         *Tally                 `protobuf:"bytes,8,opt,name=again,proto3" json:"again,omitempty"`                                          // and the records in them, without their times; absent: pending_again is 0
-	Resume        Join_Resume            `protobuf:"varint,9,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"`          // what it said, or, where it said nothing, what the job's datasets say
+	Resume        Join_Resume            `protobuf:"varint,9,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"`          // what the process said, else what the job's datasets say
 	Refusal       JoinReply_Refusal      `protobuf:"varint,10,opt,name=refusal,proto3,enum=headrace.v1.JoinReply_Refusal" json:"refusal,omitempty"` // with refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3272,10 +3272,9 @@ func (*CutCall_Restore) isCutCall_Call() {}
 
 func (*CutCall_Pause) isCutCall_Call() {}
 
-// CutPause (shared): pause the yields of all trainers until the cut is asked for
-// with exact, or dropped. The answer is OK once every living worker has durably
-// acked all that was yielded to it. At the deadline the answer is TIMEOUT and the
-// pause ends.
+// CutPause (shared): pause the yields of all trainers until the cut is asked for with
+// exact, or dropped. The answer is OK once the acks of all batches that were yielded to
+// living workers are durable. At the deadline the answer is TIMEOUT and the pause ends.
 type CutPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`                                // the one that will be asked for next; not 0
@@ -3927,9 +3926,9 @@ type RoundReport struct {
 	ToldLast      bool                   `protobuf:"varint,11,opt,name=told_last,json=toldLast,proto3" json:"told_last,omitempty"`        // and this was the last one
 	MaxWaitMs     uint32                 `protobuf:"varint,12,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"`   // 0: a round waits for its rows as long as it takes
 	Endless       bool                   `protobuf:"varint,13,opt,name=endless,proto3" json:"endless,omitempty"`                          // the dataset has no end, so no round is the last one
-	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // of its batches of the rounds up to `through`: those that were not said in this session, and are not told
+	Rows          []uint32               `protobuf:"varint,14,rep,packed,name=rows,proto3" json:"rows,omitempty"`                         // in each of its batches of the rounds up to `through` that are neither decided nor reported in this session
 	Drop          bool                   `protobuf:"varint,16,opt,name=drop,proto3" json:"drop,omitempty"`                                // no round is short: rows that no full round has are dropped at the end, or stay pending if the dataset has no end
-	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // with drop: it has stepped the last round, and what it had beyond it is given back
+	Done          bool                   `protobuf:"varint,17,opt,name=done,proto3" json:"done,omitempty"`                                // with drop: it has stepped the last round, and has given back its rows beyond that round
 	Virtual       uint32                 `protobuf:"varint,19,opt,name=virtual,proto3" json:"virtual,omitempty"`                          // of a bit_exact dataset: the virtual rank of its stream, from 1. The members of such a series are all virtual ranks
 	ToldRows      []uint64               `protobuf:"varint,15,rep,packed,name=told_rows,json=toldRows,proto3" json:"told_rows,omitempty"` // with `again`: rows of all ranks in each of the newest rounds up to `told`
 	unknownFields protoimpl.UnknownFields
@@ -4101,7 +4100,7 @@ type RoundDecision struct {
 	Through       uint32                 `protobuf:"varint,4,opt,name=through,proto3" json:"through,omitempty"`  // every rank yields its batches of the rounds up to this one
 	Last          bool                   `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`        // and this was the last one
 	Close         uint32                 `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`      // end your batch of this round with the rows that you have; 0: none
-	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`         // not empty: no later round goes, and this is why
+	Over          string                 `protobuf:"bytes,7,opt,name=over,proto3" json:"over,omitempty"`         // not empty: no later round goes; the reason
 	Rows          []uint64               `protobuf:"varint,8,rep,packed,name=rows,proto3" json:"rows,omitempty"` // of all ranks, in each of the rounds up to `through` that this rank was not told
 	Virtual       uint32                 `protobuf:"varint,9,opt,name=virtual,proto3" json:"virtual,omitempty"`  // as in RoundReport
 	unknownFields protoimpl.UnknownFields
