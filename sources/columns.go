@@ -34,7 +34,7 @@ type Column struct {
 	TicksPerSecond int64
 
 	Ends  []int32 // in a list, row i has the slots [Ends[i-1], Ends[i]); nil: one slot a row
-	Valid []byte  // by slot; 0 is null, which has no value, and 1 is not; empty: no slot is null
+	Valid []byte  // one byte a slot: 0 is null, which has no value; 1 is a value; empty: no slot is null
 
 	// Values has the values of the slots that are not null, one after another. With
 	// BytesValues, value i is Values[Offsets[i]:Offsets[i+1]].
@@ -43,7 +43,7 @@ type Column struct {
 	// If Dict is not nil, value i is its entry Entries[i] instead. Use sets it.
 	Dict    *Dictionary
 	Entries []uint32
-	used    *Dictionary // by Use
+	used    *Dictionary // the one that counts this column as a user
 
 	List   bool // the column is a list, also if it has no row and Ends is empty
 	Absent bool // the file has no such field: every row is null, and nothing above is set
@@ -63,23 +63,24 @@ type Dictionary struct {
 	free  func(*Dictionary)
 }
 
-// Share counts who uses the dictionary: its maker, until it calls Release, and the columns that
-// were told to Use it. Once nobody does, free may give the memory of its values to others. A
-// column that is thrown away without Reset counts for ever, and the garbage collector has the
-// memory then. Of a copied Column, reset no more than one.
+// Share starts counting the users of the dictionary: its maker, until it calls Release, and
+// each column until it gets another one or Reset. When nobody uses it any more, free is called,
+// and may give its memory to another dictionary. If a column is thrown away without Reset, free
+// is never called and the garbage collector takes the memory. If a Column was copied, reset
+// only one of the copies: each Reset counts one user less.
 func (d *Dictionary) Share(free func(*Dictionary)) {
 	d.free = free
 	d.users.Store(1)
 }
 
-// Release says that the maker of a shared dictionary uses it no more.
+// Release ends one use of a shared dictionary: that of its maker, or that of a column.
 func (d *Dictionary) Release() {
 	if d.free != nil && d.users.Add(-1) == 0 {
 		d.free(d)
 	}
 }
 
-// Use makes d the column's dictionary, or nil: it has none.
+// Use sets the column's dictionary. nil: the column has none.
 func (c *Column) Use(d *Dictionary) {
 	if c.Dict = d; c.used == d {
 		return

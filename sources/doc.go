@@ -1,6 +1,6 @@
-// Package sources defines what a source is: a place where records live. It has the types
-// with which all of Headrace says where a record is (Position, Range, Segment), and the
-// interfaces that an adapter implements. It imports only the standard library.
+// Package sources defines what a source is: a place where records live. It has the types that
+// say where a record is (Position, Range, Segment), and the interfaces that an adapter
+// implements. It imports only the standard library.
 //
 // Adapters live one folder each below it; only cmd/headrace and tests import
 // them. Every adapter passes the conformance suite in sourcetest.

@@ -60,9 +60,9 @@ func (e *Diverged) Error() string {
 type Temporary struct {
 	Err     error
 	Backoff time.Duration
-	// Away: nobody answers there, so nothing is known of the data. It is tried for as long as
-	// that lasts. A source that says so also answers the master's questions with it, so that
-	// status shows since when.
+	// Away: the source does not answer, so nothing is known of the data. Readers try again
+	// until it answers, however long that takes. The source must also give this error to the
+	// master's questions, so that status shows since when it is away.
 	Away bool
 }
 
@@ -111,7 +111,7 @@ type Alone struct {
 	Size        int64
 }
 
-// StandsAlone reports whether an error is of one record, and the next one can be read.
+// StandsAlone reports whether err is about one record only, so that the next one can be read.
 func StandsAlone(err error) (Alone, bool) {
 	if e, ok := errors.AsType[*TooLarge](err); ok && e.Next > e.Position.Offset {
 		return Alone{e.Position.Offset, e.Next, e.Value, e.Size}, true
@@ -122,16 +122,17 @@ func StandsAlone(err error) (Alone, bool) {
 	return Alone{}, false
 }
 
-// ValueOf is what an error keeps of a record.
+// ValueOf copies the part of a record that an error keeps: at most its first 64 KiB.
 func ValueOf(record []byte) []byte { return bytes.Clone(record[:min(len(record), 64<<10)]) }
 
-// Untold is what a Committer and a Retainer return if some partitions could not be told: they
-// are in Errs, and all others were told.
+// Untold is the error of a Committer or Retainer that could not tell the broker the marks of
+// some partitions. Errs has these partitions. The broker was told the marks of all others.
 type Untold struct{ Errs map[PartitionID]error }
 
 const untoldNamed = 3 // partitions whose errors are in the text
 
-// UntoldOf returns an *Untold if some of errs, which are those of ids in order, are not nil.
+// UntoldOf returns an *Untold with the errors that are not nil, or nil if there is none.
+// errs[i] is the error of ids[i].
 func UntoldOf(ids []PartitionID, errs []error) error {
 	e := &Untold{map[PartitionID]error{}}
 	for i, err := range errs {

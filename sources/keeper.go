@@ -8,9 +8,9 @@ import (
 // Keeper is implemented by sources whose broker deletes records by itself, after a
 // time or above a size.
 type Keeper interface {
-	// Keeps says for each marked record, in order, how far it is from being deleted.
-	// ahead is how far into the future the forecast must be close. With a negative ahead
-	// only Low and Head are asked for.
+	// Keeps says for each marked record, in order, how far it is from being deleted. The
+	// forecast must be accurate for records that are deleted within ahead. If ahead is
+	// negative, only Low and Head are wanted.
 	Keeps(ctx context.Context, marks []Mark, ahead time.Duration) ([]Kept, error)
 }
 
@@ -22,8 +22,8 @@ type Kept struct {
 	// answers in the mark's segment.
 	Low, Head Position
 
-	// ByAge is how long the record stays at least, as far as its age decides. The source
-	// may keep it longer.
+	// ByAge is how long the record stays at least before it is deleted because of its age. The
+	// source may keep it longer.
 	ByAge time.Duration
 	// Room is about how many offsets may still be added before the record is deleted
 	// because the partition is too large. Negative: it may be deleted at any time.
@@ -48,9 +48,9 @@ const Never = 1<<63 - 1
 // Comparer is implemented by sources whose broker may take back confirmed records and put
 // others in their place: Kafka after an unclean election, RocketMQ after a loss of power.
 type Comparer interface {
-	// Compare returns the records below a head that this Source has returned (Bounds,
-	// Keeps) that have been replaced since. It returns each range once. With an error it
-	// may return some of them.
+	// Compare returns the ranges of records that the broker has replaced. It looks below the
+	// heads that this Source has returned (Bounds, Keeps). It returns each range once. With an
+	// error it may return some ranges too.
 	Compare(ctx context.Context) ([]Replaced, error)
 }
 

@@ -5,19 +5,20 @@ import "time"
 // Kind is what one kind of source can do. Its adapter declares it in one place, and
 // everything else asks it: no other package compares names of kinds.
 type Kind struct {
-	Name string // of its part of a spec, and of the kind for people: "kafka"
+	Name string // of its field in a spec, and for people: "kafka"
 
 	Unit string // what distances are counted in, for people: Bytes, Records or Entries
 
 	// Keyed: records have keys, headers, times and tombstones, and no first line that
 	// names their fields.
 	Keyed bool
-	// Rolls: a partition that grows may get further segments: its last one is sealed
-	// then, and the next one begins (a Pulsar ledger rolls over). Where it is false, a
-	// partition that grows has one segment for good.
+	// Rolls: a partition that grows may get further segments. Its last segment is then sealed
+	// and the next one begins (a Pulsar ledger rolls over). If false, a partition that grows
+	// has one segment for good.
 	Rolls bool
-	// Numbers: the numbers of segments are the source's own count while it is open. If the
-	// ledger takes over those of a restored checkpoint, the source must be opened again.
+	// Numbers: the source itself numbers its segments, and keeps the count while it is open. If
+	// the ledger takes over the numbers of a restored checkpoint, the source must be opened
+	// again.
 	Numbers bool
 	// Forgets: its Source is a Forgetter.
 	Forgets bool
@@ -26,12 +27,12 @@ type Kind struct {
 	// Pushed: records are pushed to the master, which appends sealed segments by itself.
 	// Discovery lists its partitions and no segments.
 	Pushed bool
-	// HeadsEvery: how often the heads of partitions that grow are looked for, where no
-	// setting of the master says it; 0: the master's own default.
+	// HeadsEvery: how often the master asks for the heads of partitions that grow, unless one
+	// of its settings says it; 0: the master's own default.
 	HeadsEvery time.Duration
 
 	// SideBySide: in how many partitions of bounded input one stream reads at a time. 0: in
-	// one. It pays where a broker gives one partition more slowly than a trainer takes it.
+	// one. It pays if a broker sends one partition more slowly than a trainer reads it.
 	SideBySide int
 
 	// Paths: each segment lies in a file, and Segment.Name is the file's path below the
@@ -54,8 +55,8 @@ type Kind struct {
 	Rows Sizes
 }
 
-// Units. Offsets are packed where a broker names a record by two numbers (Position): so
-// many of them are one Entry, which holds any number of records.
+// Units of distances. If a broker names a record by two numbers, one offset has both
+// (Position). Then 1<<EntryBits offsets are one entry, which holds any number of records.
 const (
 	Bytes   = "bytes"
 	Records = "records"
@@ -64,7 +65,7 @@ const (
 	EntryBits = 20
 )
 
-// InUnits is how many units a number of offsets is. A part of an entry counts as one.
+// InUnits converts a number of offsets to units. A part of an entry counts as one.
 func InUnits(unit string, offsets int64) int64 {
 	if unit != Entries || offsets <= 0 {
 		return offsets

@@ -215,31 +215,37 @@ type Joiner interface {
 	Joined(parts []PartitionID)
 }
 
-// Forgetter is implemented by sources that number segments themselves (Kind.Numbers) and can
-// do with a part of them when they are opened again: a folder that grows for years.
+// Forgetter is implemented by sources that number segments themselves (Kind.Numbers) and do not
+// need all of them when they are opened again: a folder that grows for years.
 type Forgetter interface {
-	// Forget says what the ledger need not list one by one any more. segments are all that
-	// the ledger has of p. Of those that end at or before below, which are settled and in
-	// the oldest kept checkpoint, those before the segment before may be folded into one
-	// without a locator, except for the needed ones. The last segment of all stays.
+	// Forget says which segments of p the ledger may fold into one that has no locator.
+	// segments are all that the ledger has of p. Those that end at or before below are settled
+	// and in the oldest kept checkpoint. Of these, the ledger may fold each whose number is
+	// less than before, except those in needed. Example: segments 0 to 6 end below the mark,
+	// and 3 is still needed; before is 7, needed is [3], and the ledger may fold 0 to 2 and 4
+	// to 6. It never folds the last segment of all.
 	Forget(ctx context.Context, p PartitionID, segments []Segment, below Position) (before int64, needed []int64, err error)
 }
 
 // Deleter is implemented by sources that delete what was read, because the dataset's spec
 // asks for it (Kind.Deletes).
 type Deleter interface {
-	// Delete deletes what the spec says of the segments that end at or before below: they are
-	// settled, and in the oldest kept checkpoint. segments are all that the ledger has of p.
-	// Before it deletes something it calls due with the segments, in order, of which nothing
-	// may be there afterwards, and deletes only those that also end at or before what due
-	// returns. After an error of due it deletes nothing. A call takes a bounded time. What could not be deleted is told in the log, and is tried
-	// again by a later call.
+	// Delete deletes what the spec asks it to delete of the segments that end at or before
+	// below. These are settled and in the oldest kept checkpoint. segments are all that the
+	// ledger has of p.
+	//
+	// Before it deletes something, it calls due with the numbers, in order, of the segments
+	// that may be gone afterwards. due returns a mark that may be lower than below, and Delete
+	// deletes only segments that also end at or before that mark. Example: it calls due with
+	// [0, 1, 2, 3], and due returns the end of segment 2: it deletes 0 to 2. If due returns an
+	// error, it deletes nothing. A call takes a bounded time. If something cannot be deleted,
+	// Delete logs it, and a later call tries again.
 	Delete(ctx context.Context, p PartitionID, segments []Segment, below Position, due func([]int64) (Position, error)) (Deletions, error)
 }
 
 // Deletions is what a call of Delete found out.
 type Deletions struct {
-	Gone []int64 // numbers of segments below the mark of which nothing is there, in order
+	Gone []int64 // numbers, in order, of the segments below the mark that are gone from the source
 	More bool    // the time was up before all was deleted
 }
 

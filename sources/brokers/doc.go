@@ -1,6 +1,5 @@
-// Package brokers is what the adapters of Kafka, Pulsar and RocketMQ share: what a topic's
-// partitions and places have in common, whatever the broker. Only adapters import it. It
-// sends nothing itself.
+// Package brokers has the code that the adapters of Kafka, Pulsar and RocketMQ share. It knows
+// no broker and sends nothing itself. Only adapters import it.
 //
 //	end.go    where reading begins and ends, and the fields of a spec that say so
 //	list.go   the partitions that a source has listed

@@ -34,8 +34,8 @@ const (
 	Never // only as an end: reading goes on as records come
 )
 
-// Of returns the place that is given for a partition. The first of its names counts for
-// which one is given.
+// Of returns the place that the spec gives for a partition, if it gives one. If a partition has
+// several names, the first one that is in Places counts.
 func (e End[P]) Of(names ...string) (place P, given bool) {
 	for _, n := range names {
 		if place, given = e.Places[n]; given {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pause waits, or returns the error of a caller that has gone.
+// Pause waits for d. If ctx ends before, it returns the error of ctx.
 func Pause(ctx context.Context, d time.Duration) error {
 	wait := time.NewTimer(d)
 	defer wait.Stop()

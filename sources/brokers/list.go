@@ -16,14 +16,14 @@ type List[P fmt.Stringer] struct {
 	closed bool
 	parts  map[sources.PartitionID]P
 	joined map[sources.PartitionID]bool
-	now    *listing // of a Find that lists
+	now    *listing // the one that runs; nil if none does
 }
 
 // listing is one call of list, for all callers that wait for it.
 type listing struct {
-	ended chan struct{} // closed then
+	ended chan struct{} // closed when the listing has ended
 	err   error
-	gone  bool // the caller has gone, which says nothing about the source
+	gone  bool // it ended because its caller gave up, which says nothing about the source
 }
 
 // ErrClosed is returned by a source after its Close.
@@ -83,10 +83,10 @@ func (l *List[P]) All() map[sources.PartitionID]P {
 	return all
 }
 
-// Find returns a listed partition. If it is not listed, Find calls list first, or waits for
-// another Find that lists: to list hundreds of partitions may take hundreds of requests. If it
-// is still not listed, the error is its id and unknown, as in "... is not a partition of
-// dataset d".
+// Find returns a listed partition. If it is not listed, Find calls list first. If another Find
+// is listing already, it waits for that one, because a listing of hundreds of partitions may
+// take hundreds of requests. If the partition is still not listed, the error is its id and
+// unknown, as in "... is not a partition of dataset d".
 func (l *List[P]) Find(ctx context.Context, id sources.PartitionID, list func(context.Context) ([]sources.PartitionID, error), unknown string) (P, error) {
 	for {
 		if p, ok := l.Listed(id); ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Segments has the listed segments of partitions. Where a partition ends is found once and
+// Segments has the listed segments of partitions. The end of a partition is found once and then
 // stays, whatever is produced later. An adapter has one. Its zero value is ready.
 type Segments struct {
 	mu    sync.Mutex // guards what follows
@@ -35,8 +35,8 @@ func (s *Segments) Of(id sources.PartitionID) []sources.Segment {
 	return s.all[id]
 }
 
-// After returns at most max segments with ID > after. If fewer are known and the end of the
-// partition is not, it calls extend, which finds the end and calls End.
+// After returns at most max segments with ID > after. If it knows fewer, and the end of the
+// partition was not found yet, it calls extend, which finds the end and calls End.
 func (s *Segments) After(id sources.PartitionID, after int64, max int, extend func() error) ([]sources.Segment, error) {
 	known, ended := s.later(id, after)
 	if len(known) < max && !ended {

@@ -9,10 +9,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Keeps says from which chunk on a partition is there. The master deletes chunks in their
-// order and none that is needed, so nothing is forecast: what is told are the records that
-// going back to the start, or to a checkpoint that was dropped, would miss. A few chunks of
-// each partition are looked for.
+// Keeps says which chunk of a partition is the first that still exists. It forecasts nothing,
+// because the master deletes chunks in their order and never one that is needed. Its answer
+// shows which records would be missing if a job went back to the start or to a dropped
+// checkpoint. It asks for a few chunks of each partition only.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duration) ([]sources.Kept, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -41,7 +41,8 @@ func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duratio
 	return all, nil
 }
 
-// low is where the first chunk that is there begins, or the last one that is gone ended.
+// low returns where the first chunk that still exists begins. If none does, it returns where
+// the last one ended.
 func (s *Source) low(ctx context.Context, known []sources.Segment) (low sources.Position, err error) {
 	there := func(i int) bool {
 		if err != nil {
@@ -58,7 +59,7 @@ func (s *Source) low(ctx context.Context, known []sources.Segment) (low sources.
 	switch n := len(known); {
 	case n == 0:
 		return low, nil
-	case there(0): // mostly
+	case there(0): // usually nothing was deleted
 		return sources.Position{Segment: known[0].ID, Offset: known[0].Start}, nil
 	default:
 		if i := 1 + sort.Search(n-1, func(i int) bool { return there(i + 1) }); i < n {

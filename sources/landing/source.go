@@ -38,8 +38,8 @@ type kept struct {
 	chunk *chunk.Opened
 }
 
-// keptBytes bounds the memory of chunks that are kept, because a chunk may be read in
-// several leases.
+// keptBytes bounds the memory of kept chunks. They are kept because several leases may read one
+// chunk.
 const keptBytes = 32 << 20
 
 var (
@@ -52,10 +52,10 @@ var (
 	errNone   = errors.New("landing: pushed records lie at the master, and this command does not ask it: look at them with `headrace dataset peek`")
 )
 
-// Open asks for nothing yet.
+// Open sends no request yet.
 func Open(o Options) *Source { return &Source{o: o} }
 
-// Close forgets what is kept. Cursors fail from now on.
+// Close drops the kept chunks. Cursors fail from now on.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +151,7 @@ func (s *Source) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sou
 	return all, nil
 }
 
-// Segments are those that were known when the source was opened: the master alone adds
-// some.
+// Segments are those that were known when the source was opened. Only the master adds segments.
 func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	if err := s.mine(ctx, p); err != nil {
 		return nil, err

@@ -13,10 +13,11 @@ type Dated interface {
 	Border() time.Time
 }
 
-// dated: a source that finds records by their time gives the place between those that came
-// before a moment and those that came after it, the end if none came after it, and the
-// beginning if all did. Records have the time of this machine's clock when they are produced,
-// or their place is a Dated.
+// dated: a source that finds records by their time (sources.Dater) is asked about a moment, the
+// border. While all records are older, it gives the end of the partition. Once newer ones are
+// produced, it gives the place between the older and the newer ones. For a time before all
+// records, it gives the beginning. Records have the time of this machine's clock when they are
+// produced, unless their place is a Dated.
 func (s *suite) dated() {
 	if s.h.Tail == nil {
 		return
@@ -32,7 +33,7 @@ func (s *suite) dated() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, id := range parts { // as it is when a dataset is followed
+	for _, id := range parts { // a live dataset has been listed before it is asked
 		if _, err := src.Segments(s.Context(), id, -1, 10); err != nil {
 			s.Fatal(err)
 		}
@@ -55,7 +56,7 @@ func (s *suite) dated() {
 	border := border(p)
 	for i, at := range since(border) {
 		if at.Compare(old[i].Head) < 0 {
-			s.Errorf("%s: no record is as new as %v, and since then it is from %v; it ends at %v", parts[i], border, at, old[i].Head)
+			s.Errorf("%s: Since(%v) is %v, but no record is as new and the partition ends at %v", parts[i], border, at, old[i].Head)
 		}
 	}
 	p.Produce(s, s.records(len(before), 60, 50))
@@ -69,12 +70,12 @@ func (s *suite) dated() {
 	})
 	for i, at := range since(border) {
 		if head := old[i].Head; at != head && (at.Segment <= head.Segment || at.Offset != 0) {
-			s.Errorf("%s: since %v it is from %v, and what came before ends at %v", parts[i], border, at, head)
+			s.Errorf("%s: Since(%v) is %v, but the older records end at %v", parts[i], border, at, head)
 		}
 	}
 	for i, at := range since(border.Add(-24 * time.Hour)) {
 		if at.Compare(old[i].Head) >= 0 && old[i].Low != old[i].Head {
-			s.Errorf("%s: since yesterday it is from %v", parts[i], at)
+			s.Errorf("%s: Since(yesterday) is %v, which leaves out older records", parts[i], at)
 		}
 	}
 }

@@ -7,8 +7,8 @@
 //	ranges.go    a record belongs to the range it begins in, however one splits
 //	listing.go   segments and their numbers, growth
 //	failures.go  what is gone, changed, too large, cancelled
-//	tail.go      input without an end; roll.go segments that are sealed and followed
+//	tail.go      input without an end
 //	dated.go     where records of a time begin
 //	load.go      a million records, readers side by side, a slow one
-//	roll.go      a live source in memory whose segments roll over and are trimmed
+//	roll.go      segments that are sealed while they are read, and the next ones
 package sourcetest

@@ -39,7 +39,7 @@ func (s *suite) changed() {
 		}
 	}
 	if told == 0 {
-		s.Error("nobody was told")
+		s.Error("no read failed")
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *suite) tooLarge() {
 		seen += len(s.read(src, one, after, start(after)))
 	}
 	if large == nil {
-		s.Fatal("nobody was told")
+		s.Fatal("no read failed")
 	}
 	if seen != 29 {
 		s.Errorf("%d of the 29 others were read", seen)

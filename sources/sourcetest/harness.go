@@ -27,30 +27,31 @@ type Place interface {
 
 // Harness is an adapter's side of the suite.
 type Harness struct {
-	// New makes an empty place; what it holds is removed with the test.
+	// New makes an empty place. When the test ends, the place is removed.
 	New func(t testing.TB) Place
-	// Encode makes a record that the source can hold of a text of letters, digits
-	// and :, which must be in it in one piece. nil: the text itself. What is read
-	// must be the record, byte for byte.
+	// Encode makes a record that the source can hold from a text of letters, digits and colons.
+	// The record must have the text in one piece, and must be read back byte for byte. nil: the
+	// record is the text itself.
 	Encode func(rng *rand.Rand, text []byte) []byte
 	// Count is how many records the load test writes; 0: a million (a tenth of it
 	// with -short).
 	Count int
-	// Contiguous: a record's Next is the next record's Offset, and every position
-	// of a segment belongs to a record or rides with one, whatever came in one batch.
+	// Contiguous: a record's Next is the next record's Offset, and every position of a segment
+	// belongs to a record or is acked with the record before it, however the records come in
+	// batches.
 	Contiguous bool
 	// MaxRecord is the largest record that the places allow; 0: no such test.
 	MaxRecord int
-	// Change makes what was planned something else; readers must see *Changed or
-	// *Diverged. nil: this cannot happen to the source.
+	// Change replaces data that was planned. Readers must then see *Changed or *Diverged. nil:
+	// this cannot happen to the source.
 	Change func(t testing.TB, p Place)
 	// Tail opens the place as input without an end. nil: the source has none.
 	Tail func(t testing.TB, p Place) sources.Source
 	// Roll seals the growing segment of every partition and begins another. nil: a
 	// partition of the source has one growing segment for good (sources.Kind.Rolls).
 	Roll func(t testing.TB, p Place)
-	// Remove deletes everything that was produced, as retention would; readers must
-	// see *Truncated. nil: this cannot happen to the source.
+	// Remove deletes everything that was produced, as retention would. Readers must then see
+	// *Truncated. nil: this cannot happen to the source.
 	Remove func(t testing.TB, p Place)
 }
 
@@ -88,7 +89,7 @@ func Run(t *testing.T, h Harness) {
 		{"EachOfManyRecordsComesOnceAndUndamaged", (*suite).load},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			// Registered first, so that it looks when everything is closed.
+			// Registered first, so that it runs last, after everything is closed.
 			before := goleak.IgnoreCurrent()
 			t.Cleanup(func() { goleak.VerifyNone(t, before) })
 			one.test(&suite{T: t, h: h, rng: rand.New(rand.NewPCG(seed, seed))})

@@ -15,7 +15,7 @@ func (s *suite) listing() {
 	}
 	for i, one := range all {
 		if i > 0 && all[i-1].part == one.part && all[i-1].seg.ID >= one.seg.ID {
-			s.Fatalf("segment %d comes behind %d", one.seg.ID, all[i-1].seg.ID)
+			s.Fatalf("segment %d is listed after %d", one.seg.ID, all[i-1].seg.ID)
 		}
 		if one.seg.Start > one.seg.End {
 			s.Fatalf("segment %d is [%d, %d)", one.seg.ID, one.seg.Start, one.seg.End)

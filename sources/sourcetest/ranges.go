@@ -29,7 +29,7 @@ func (s *suite) roundTrip() {
 				s.Fatalf("%s: %v", part, err)
 			}
 			if n <= last {
-				s.Fatalf("%s: record %d comes behind %d", part, n, last)
+				s.Fatalf("%s: record %d comes after %d", part, n, last)
 			}
 			if last = n; !bytes.Equal(g.Value, want[n]) {
 				s.Fatalf("%s: record %d is %q, produced was %q", part, n, g.Value, want[n])

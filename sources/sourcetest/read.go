@@ -60,7 +60,7 @@ func appendBatch(all []Got, segment int64, b *sources.Batch) []Got {
 	return all
 }
 
-// piece is a segment with the partition it is of.
+// piece is a segment and its partition.
 type piece struct {
 	part sources.PartitionID
 	seg  sources.Segment
@@ -136,8 +136,8 @@ func (s *suite) readWhole(src sources.Source, p piece) []Got {
 	return s.read(src, p, p.whole(), start(p.whole()))
 }
 
-// equal compares what was read twice; Next where it says, and where it cannot
-// depend on how the records came in batches.
+// equal compares two readings. If next is set, it also compares Next, but only if the source is
+// Contiguous: in other sources Next may depend on how the records came in batches.
 func (s *suite) equal(got, want []Got, next bool, what string) {
 	s.Helper()
 	for i := range min(len(got), len(want)) {
