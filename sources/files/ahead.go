@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// blockBytes is what reads of objects are cut into.
+	// blockBytes is the size of the blocks in which objects are read.
 	blockBytes = 1 << 20
-	// mostAtOnce blocks are asked for by one request: a request costs as much as some MB.
+	// mostAtOnce is how many blocks one request reads ahead at most. The request itself costs
+	// as much time as some MB.
 	mostAtOnce = 8
-	// keptBlocks of a dataset are in memory at most, besides those on their way.
+	// keptBlocks is how many blocks of a dataset are in memory at most, without those that are
+	// being fetched.
 	keptBlocks = 96
 )
 
-// ahead reads objects ahead of their readers, and keeps the bytes that were read last: the
-// next lease often begins where one ended. It is shared by all that read one dataset in
-// this process.
+// ahead reads objects ahead of their readers, and keeps the bytes that were read last, because
+// the next lease often begins where one ended. All readers of one dataset in this process share
+// it.
 type ahead struct {
 	objects storage.Objects
 	ctx     context.Context // ends with close: a reader that gives up does not end it for others
@@ -50,7 +52,7 @@ func newAhead(objects storage.Objects) *ahead {
 	return a
 }
 
-// close ends what runs, and waits for it.
+// close ends the running requests, and waits for them.
 func (a *ahead) close() {
 	a.cancel()
 	a.running.Wait()
@@ -75,8 +77,8 @@ func (a *ahead) read(ctx context.Context, o *object, p []byte, off int64) error 
 	return nil
 }
 
-// block gives a block that is there or on its way, and has more fetched if the object is
-// read in order. At least all up to last are wanted.
+// block returns block n, which is in memory or being fetched. It fetches further blocks if the
+// object is read in order. The reader wants at least all blocks up to last.
 func (a *ahead) block(o *object, n, last int64) *block {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +122,7 @@ func (a *ahead) fetch(o *object, from, to int64) {
 		select {
 		case <-b.done:
 		default:
-			return // on its way; those in front of it are too
+			return // the oldest one is still being fetched
 		}
 		a.drop(b)
 	}
@@ -143,7 +145,7 @@ func (a *ahead) get(run []*block, size int64) {
 		if err == nil {
 			b.data = data[i*blockBytes : min(len(data), (i+1)*blockBytes)]
 		} else if a.blocks[b.key] == b {
-			a.drop(b) // the next one who wants it asks again
+			a.drop(b) // the next reader that wants it asks again
 		}
 		close(b.done)
 	}
@@ -161,7 +163,8 @@ type stream struct {
 
 const mostStreams = 256
 
-// next says which blocks to fetch when block n is read, and those up to last will be.
+// next returns the blocks [from, to) to fetch. The reader reads block n now, and wants all up
+// to last.
 func (s *streams) next(n, last, end int64) (from, to int64) {
 	most := max(1, min(mostAtOnce, keptBlocks/int64(2*max(1, len(s.all)))))
 	for i := range s.all {

@@ -1,23 +1,26 @@
 package files
 
-// blocks are the sizes that reading and listing go by, in bytes but for records.
+// blocks has the sizes by which files are read and listed. All are in bytes, except records.
 type blocks struct {
-	// read is what one read asks for. Larger ones fall out of the processor's
-	// cache before the decoder comes to them.
+	// read is how much one read asks for. Larger blocks fall out of the processor's cache
+	// before they are decoded.
 	read int64
-	// records bounds a batch: of very short records a block holds so many that
-	// their positions would be far larger than they are.
+	// records is how many records a batch has at most. A block holds very many short records,
+	// and their positions would take far more memory than the records.
 	records int
-	// overrun is read after a range's end at first, because its last record ends there.
+	// overrun is how much more than the range the first read asks for, because the last record
+	// ends after the range.
 	overrun int64
-	// segment: one of quoted CSV ends at the first record border after this.
+	// segment: if listing cuts a file into segments, each ends at the first record border after
+	// so many bytes.
 	segment int64
-	// every: its locator has a record's start about this often, which is what a
-	// reader that begins in its middle scans at most, and then some of one record.
+	// every: the locator of such a segment notes a record's start about once in so many bytes.
+	// A reader that begins in the middle scans no more than that and a part of one record.
 	every int64
-	// scan is what one read asks for when quoted CSV is indexed.
+	// scan is how much one read asks for while listing cuts a file.
 	scan int64
-	// far: the end of a line over max_record is looked for so far from its beginning.
+	// far: the end of a line that is longer than max_record is looked for only so far from its
+	// beginning.
 	far int64
 }
 

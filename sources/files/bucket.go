@@ -50,13 +50,13 @@ func (b *bucket) close() error {
 	return nil
 }
 
-// object is one that is open. Its ETag was compared when it was opened, and is a condition
-// of each read. It is read by one goroutine at a time.
+// object is an open object. The ETag that it had when it was opened is a condition of each
+// read. It is read by one goroutine at a time.
 type object struct {
 	bucket  *bucket
 	is      storage.Object
 	streams streams
-	ctx     atomic.Pointer[context.Context] // of who reads; nil: nobody waits
+	ctx     atomic.Pointer[context.Context] // of the reader that waits; nil: none does
 }
 
 func (b *bucket) open(ctx context.Context, name string) (*object, error) {
@@ -68,7 +68,8 @@ func (b *bucket) open(ctx context.Context, name string) (*object, error) {
 	return o, nil
 }
 
-// gone gives the local file system's error for an object that is not there.
+// gone makes the error for a missing object an fs.ErrNotExist too, as that of a missing file
+// is.
 func gone(err error) error {
 	if errors.Is(err, storage.ErrNotFound) {
 		return fmt.Errorf("%w: %w", err, fs.ErrNotExist)
@@ -116,13 +117,14 @@ func (o *object) stamp() (stamp, error) {
 	return stamp{Size: now.Size, Modified: now.Modified.UnixNano(), Tag: now.Tag}, nil
 }
 
-// identityOf is that of an object: its ETag stands for its content, whenever it was put.
+// identityOf is the identity of an object. Its ETag stands for its content, so its time does
+// not matter.
 func identityOf(s stamp) identity {
 	return identity{Size: s.Size, Print: xxhash.Sum64String(s.Tag), Tag: s.Tag}
 }
 
-// moved explains an error of reading by what is in the file's place now; nil: it is still
-// the file that was planned.
+// moved returns the error of a file that was replaced or deleted, if that is why a read failed
+// with err. Otherwise it returns nil.
 func (s *Source) moved(f file, l *locator, r sources.Range, err error) error {
 	if !errors.Is(err, storage.ErrChanged) && !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -176,7 +178,7 @@ func literal(text string) string {
 	return text
 }
 
-// match reports whether a name is one of those wanted, and marks what it matches.
+// match reports whether a pattern matches the name, and marks each pattern that does.
 func (p *pager) match(name string) bool {
 	if name == "" || strings.HasSuffix(name, "/") {
 		return false // the mark of a folder

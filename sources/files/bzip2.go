@@ -7,21 +7,22 @@ import (
 	"math/bits"
 )
 
-// bunzip reads the streams of a bzip2 file, one after the other. Blocks are independent,
-// begin at any bit, and say nothing of their length. The standard library decodes them. It
-// does not tell where they begin, but it reads byte by byte, and has read no byte too many
-// when it gives the first content of a block. So the block ends in the last byte that was
-// read, and one of eight bits is where the mark of the next block, or of the stream's end,
-// stands. Two of them cannot fit, because neither mark has a part of itself or of the other
-// one so close to its beginning. A mark in the middle of a block is never looked at.
+// bunzip reads the streams of a bzip2 file, one after the other. Blocks are independent, begin
+// at any bit, and do not say how long they are. The standard library decodes them and does not
+// tell where they begin. But it reads byte by byte: when it returns the first content of a
+// block, the last byte that it has read is the one in which the block ends. So the mark of the
+// next block, or of the stream's end, begins at one of eight bits. Only one of these can fit,
+// because no mark looks like itself or the other mark when it is shifted by less than eight
+// bits. bunzip never looks at the middle of a block, where a mark may stand by chance.
 //
-// A reading that begins at a block gets a header that is made up. It checks the CRC of each
-// block, as any reading does. The restart point carries the CRC of the stream up to it, so
-// that of the whole stream is checked here, and the library gets the one that it expects.
+// If reading begins at a block, the library gets a stream header that is made up. It checks the
+// CRC of each block as usual, but cannot check the CRC of the whole stream, because it has not
+// seen the blocks before. So bunzip checks that one: the restart point carries the CRC of the
+// stream up to it. The library gets the CRC that it expects.
 type bunzip struct {
 	in    *section
 	notes notes
-	r     io.Reader // of what ReadByte gives
+	r     io.Reader // decodes the bytes of ReadByte
 	out   int64     // of the content
 
 	pending []byte  // what ReadByte gives first
@@ -35,7 +36,7 @@ type bunzip struct {
 	block      int64  // bit of the file where the block that is read next begins
 	sum, local uint32 // CRCs of the stream's blocks before that one: of all, and of those read here
 	want       uint32 // CRC of that block
-	first      bool   // no stream was read
+	first      bool   // no stream was read yet
 }
 
 const (
@@ -151,7 +152,8 @@ type near struct {
 	from  int64 // the bit of the file that it begins with
 }
 
-// bits gives n bits, at most 48, from a bit of the file on; false: the file ends before.
+// bits returns count bits of the file from bit at on; false: the file ends before. If count is
+// over 64, v has only the last 64.
 func (n *near) bits(at int64, count uint) (v uint64, ok bool) {
 	at -= n.from
 	if at+int64(count) > 8*int64(len(n.bytes)) {
@@ -172,8 +174,8 @@ func (b *bunzip) near() near {
 	return near{append(b.last[:2:2], more...), 8 * (b.in.place() - 2)}
 }
 
-// afterBlock looks at what follows a block: the mark that begins in the last bits that were
-// given, so many of them at most.
+// afterBlock reads the mark that follows a block. The mark begins after all bits that were
+// given, or less than within bits before that.
 func (b *bunzip) afterBlock(within int64) error {
 	n := b.near()
 	given := 8 * b.in.place()
@@ -207,8 +209,8 @@ func (b *bunzip) afterBlock(within int64) error {
 	return &damage{bzip2Codec, b.in.place(), "what follows a block is neither a block nor the end of a stream"}
 }
 
-// endStream checks the CRC of a stream that ends at a bit of the file. The library has been
-// given some bits of the mark of its end; it gets the rest, and the CRC that it expects.
+// endStream checks the CRC of a stream that ends at a bit of the file. The library has some
+// bits of the mark of the end already. It gets the rest, and the CRC that it expects.
 func (b *bunzip) endStream(given, end int64, sum uint32) error {
 	if sum != b.sum {
 		return &damage{bzip2Codec, end / 8, fmt.Sprintf("the CRC of a stream is %08x and should be %08x: the file is damaged", b.sum, sum)}
@@ -232,7 +234,7 @@ func (b *bunzip) endStream(given, end int64, sum uint32) error {
 	return b.nextStream()
 }
 
-// pass passes bytes of the file that the library does not get.
+// pass skips n bytes of the file. The library does not get them.
 func (b *bunzip) pass(n int64) error {
 	for range n {
 		if _, err := b.fileByte(); err != nil {
@@ -248,7 +250,7 @@ const (
 	emptyStream  = streamHeader + markBits/8 + 4
 )
 
-// nextStream passes the header of the next stream that has a block.
+// nextStream skips the header of the next stream that has a block.
 func (b *bunzip) nextStream() error {
 	for {
 		head, err := b.in.buffered.Peek(emptyStream)

@@ -17,7 +17,7 @@ const (
 	bzip2Codec
 )
 
-// compressions are the values of files.compression, but for auto and none.
+// compressions are the values of files.compression, except auto and none.
 var compressions = []struct {
 	codec    codec
 	name     string
@@ -88,8 +88,8 @@ func (c codec) begin(f io.ReaderAt, size int64, p point, n notes) (unpacker, err
 	return nil, fmt.Errorf("files: there is no compression of number %d", c)
 }
 
-// unpacker gives the content of a compressed file from some place on. Close lets go of
-// its memory, not of the file.
+// unpacker gives the content of a compressed file from some place on. Close frees its memory.
+// It does not close the file.
 type unpacker interface {
 	io.Reader
 	Close()

@@ -14,8 +14,7 @@ import (
 // file. Listing reads the heads of all blocks, and notes in each locator where a block begins
 // about every MiB: a range opens at the block before its first row.
 
-// headsAtOnce is how many heads are read, or rows passed, between two looks at whether that is
-// still wanted.
+// headsAtOnce is how many heads are read, or rows skipped, between two checks of the context.
 const headsAtOnce = 1 << 10
 
 // rowPoint is where a block begins: its first row, and its place in the file.
@@ -87,7 +86,8 @@ func (s *Source) listContainer(ctx context.Context, f file, l locator, st stamp,
 	return nil
 }
 
-// maxContainerRows: offsets and their sums fit in the core's positions.
+// maxContainerRows is the most rows of a file. With more, sums of offsets could overflow the
+// core's positions.
 const maxContainerRows = 1 << 50
 
 // containerCursor reads the rows [row, end) of a file.
@@ -127,7 +127,7 @@ func (s *Source) openContainer(f file, l *locator, r sources.Range, from sources
 
 func (c *containerCursor) Close() error { return c.f.Close() }
 
-// seek finds the block of the first row, and passes over the rows before it.
+// seek finds the block of the first row, and skips the rows before it.
 func (c *containerCursor) seek() error {
 	points := c.loc.Points
 	i := sort.Search(len(points), func(i int) bool { return points[i].row > c.row })
@@ -153,7 +153,7 @@ func (c *containerCursor) seek() error {
 	}
 }
 
-// begin reads a block, and passes over its first rows.
+// begin reads a block, and skips its first rows.
 func (c *containerCursor) begin(b avrofile.Block, skip int64) (err error) {
 	if c.plain, err = c.c.Read(c.f, b, c.plain); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *containerCursor) begin(b avrofile.Block, skip int64) (err error) {
 	return nil
 }
 
-// more makes sure that a row is there.
+// more goes to the next block that has rows if all rows of this one are read.
 func (c *containerCursor) more() error {
 	if c.next == 0 {
 		return c.seek()

@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// lineEndings is how many bytes more than its record a line may have, and a TFRecord.
+// lineEndings is how many bytes a line or a TFRecord may have at most besides its record.
 const lineEndings = tfrecord.Head + tfrecord.Tail
 
 // cursor reads the records that begin in [from, end) of one file. The bytes go
@@ -145,15 +145,15 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 			return err
 		}
 	}
-	if len(b.Recs) > 0 { // the next call tells an error after them
+	if len(b.Recs) > 0 { // an error that comes after them is for the next call
 		c.settle(b)
 		return nil
 	}
 	return c.err
 }
 
-// finish: all is read. The file must still be what it was, or what was read may
-// be of two states of it.
+// finish is called when all is read. If the file is no longer the same, records of two states
+// of it may have been read.
 func (c *cursor) finish() error { return c.src.finish(c.f, c.loc, c.r) }
 
 func (s *Source) finish(f file, l *locator, r sources.Range) error {
@@ -171,8 +171,8 @@ func (s *Source) finish(f file, l *locator, r sources.Range) error {
 	return io.EOF
 }
 
-// fill reads one block and frames it; more of the file, where the first record
-// does not end in it.
+// fill reads one block and cuts it into records. If the first record does not end in the block,
+// it reads more.
 func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 	n := min(c.block, c.end-c.at+c.src.blocks.overrun, c.data.Size()-c.at)
 	have := int64(0)
@@ -198,8 +198,8 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 	}
 }
 
-// read makes the arena the n bytes from c.at, of which have are there. It returns how
-// many there are: fewer only at the end of a compressed file's content.
+// read fills the arena with the n bytes from c.at on. The first have of them are in it already.
+// It returns how many there are: fewer than n only at the end of a compressed file's content.
 func (c *cursor) read(b *sources.Batch, have, n int64) (int64, error) {
 	if int64(cap(b.Arena)) < n {
 		bigger := make([]byte, n)
@@ -248,8 +248,8 @@ func (c *cursor) packedShort(now stamp) error {
 	return &sources.Changed{Range: c.r, Name: c.loc.Path, What: what}
 }
 
-// frame appends the records of the arena that begin before end, and returns how
-// many bytes it is through with. Zero: the first record goes on after the arena.
+// frame appends the records of the arena that begin before end, and returns how many bytes of
+// the arena it has used. Zero: the first record does not end in the arena.
 func (c *cursor) frame(ctx context.Context, b *sources.Batch, last bool) (used int, err error) {
 	c.framer.reset()
 	buf := b.Arena
@@ -296,7 +296,7 @@ func (c *cursor) frame(ctx context.Context, b *sources.Batch, last bool) (used i
 	return used, nil
 }
 
-// skipLine passes what belongs to the record before the range.
+// skipLine skips the rest of the record that begins before the range.
 func (c *cursor) skipLine(buf []byte) int {
 	fr := framer{framing: Framing{Kind: Lines}}
 	_, next, st := fr.record(buf, 0, false)
@@ -307,7 +307,7 @@ func (c *cursor) skipLine(buf []byte) int {
 	return next
 }
 
-// adapt reads less at once where a block has more records than a batch.
+// adapt makes blocks smaller if a block has more records than a batch.
 func (c *cursor) adapt(b *sources.Batch, used int) {
 	switch {
 	case len(b.Recs) == c.src.blocks.records:
@@ -317,14 +317,14 @@ func (c *cursor) adapt(b *sources.Batch, used int) {
 	}
 }
 
-// longer is how much to read where n bytes hold no whole record: twice that, but no more
-// than shows that the record is too large.
+// longer returns how much to read if n bytes hold no whole record: twice as much, but no more
+// than is needed to see that the record is too large.
 func (c *cursor) longer(n int64) int64 {
 	return min(2*n, int64(c.src.spec.MaxRecord)+lineEndings+1)
 }
 
 // tooLong judges a record that does not end in the n bytes from c.at. If it is over the limit
-// and begins before the range, it is passed: another reader reports it.
+// and begins before the range, tooLong skips it: another reader reports it.
 func (c *cursor) tooLong(ctx context.Context, n int64) (passed bool, err error) {
 	if n > int64(c.src.spec.MaxRecord)+lineEndings {
 		err := c.over(ctx, c.at)
@@ -353,7 +353,7 @@ func (c *cursor) over(ctx context.Context, at int64) error {
 	return large
 }
 
-// some reads. It gives less than b only at the content's end.
+// some reads the content at an offset. It fills b, except at the content's end.
 func (c *cursor) some(b []byte, at int64) (int, error) {
 	b = b[:max(0, min(int64(len(b)), c.data.Size()-at))]
 	n, err := readFull(c.data, b, at)

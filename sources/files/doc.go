@@ -1,21 +1,20 @@
-// Package files reads datasets that lie in files: lists of files, globs and
-// folders under roots that an administrator allowed. It finds them, numbers
-// them, gives each a locator that opens it on any node, and cuts byte ranges
-// into records. It never decodes a record, and never writes or deletes a file, but for those
-// that files.retain names.
+// Package files reads datasets that lie in files: lists of files, globs and folders under roots
+// that an administrator allowed. It finds them, numbers them, gives each a locator that opens
+// it on any node, and cuts byte ranges into records. It never decodes a record and never writes
+// to these files. It deletes only those that files.retain names.
 //
-// A file is one segment whose offsets are its bytes. A record belongs to the
-// range that holds its first byte, so any two integers are a range, and a range
-// in the middle of a file is opened by looking at the byte before it. Only
-// quoted CSV, where a line end may stand inside a value, and TFRecord need to be
-// read from their beginning: listing cuts such a file into segments of about 64 MiB at
-// record borders and notes in each locator a record's start about every MiB.
+// A file is one segment whose offsets are its bytes. A record belongs to the range that holds
+// its first byte, so any two integers are a range, and a range in the middle of a file is
+// opened by looking at the byte before it. Quoted CSV (a line end may stand inside a value),
+// TFRecord and delimited Protobuf need to be read from the file's beginning. So listing cuts
+// such a file into segments of about 64 MiB at record borders, and notes in each locator a
+// record's start about every MiB.
 //
-// A compressed file is a segment for about each 64 MiB of what it unpacks to; its
-// offsets are bytes of that.
+// A compressed file has a segment for about each 64 MiB of its unpacked content. Its offsets
+// are bytes of that content.
 //
-// What is read is what was planned: every locator carries size, modification
-// time, inode and a fingerprint of the file, and every Open compares them.
+// A file that has changed since it was planned is refused: every locator carries size,
+// modification time, inode and a fingerprint of the file, and every Open compares them.
 //
 // The master lists (Partitions, Bounds, Segments), agents read (Open); both call
 // Open of this package with the dataset's spec.
@@ -33,7 +32,7 @@
 //	retain.go    files that were read are deleted; passed.go since when they are not needed;
 //	             overlap.go which datasets may read the same
 //	list.go      files to segments, one after the other
-//	index.go     segments of quoted CSV
+//	index.go     segments of quoted CSV, TFRecord and delimited Protobuf
 //	sniff.go     where the data of a file begins, and what is no text
 //	locator.go   what travels in a grant
 //	identity.go  is this the file that was planned; verify.go remembers the answer

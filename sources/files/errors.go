@@ -11,11 +11,11 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// retryAfter is how long an operating system's hiccup is left alone.
+// retryAfter is how long a reader waits before it tries again.
 const retryAfter = time.Second
 
-// Errors that go away by themselves: the machine is short of something, or a network file
-// system is (passing), or its server does not answer (away).
+// Errors that go away by themselves. passing: the machine or a network file system is short of
+// something. away: the server of the files does not answer.
 var (
 	passing = []error{
 		syscall.EAGAIN, syscall.EINTR, syscall.EIO, syscall.ENOMEM, syscall.ENOBUFS,
@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// classify marks what is worth another try. A missing file is not: whoever knows
-// what was asked says what that means.
+// classify makes an error Temporary if another try may succeed. A missing file stays as it is:
+// the caller knows what it means.
 func classify(err error) error {
 	is := func(e error) bool { return errors.Is(err, e) }
 	gone := slices.ContainsFunc(away, is)
@@ -38,7 +38,7 @@ func classify(err error) error {
 	return err
 }
 
-// escapes: os.Root has no sentinel for the refusal to leave it.
+// escapes reports whether os.Root refused to leave its folder. There is no sentinel for that.
 func escapes(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "escapes from parent")
 }

@@ -19,8 +19,8 @@ type expander struct {
 	src   *Source
 	found map[string]struct{}
 	hits  int // files met, repeats counted
-	// seen are the (folder, rest of the pattern) pairs that a pattern with more
-	// than one ** would come to again.
+	// seen has the (folder, rest of the pattern) pairs that were done. A pattern with more than
+	// one ** comes to some of them again.
 	seen map[string]struct{}
 	look *look // through a folder that grows; nil: every name is wanted
 }
@@ -29,7 +29,7 @@ type expander struct {
 // order. A path or pattern that names nothing is an error.
 func (s *Source) expand(ctx context.Context) ([]string, error) { return s.expandFrom(ctx, nil) }
 
-// expandFrom leaves out the names that a look passes over.
+// expandFrom is expand without the names that a look skips.
 func (s *Source) expandFrom(ctx context.Context, l *look) ([]string, error) {
 	x := &expander{ctx: ctx, src: s, found: map[string]struct{}{}, look: l}
 	for _, p := range s.spec.Paths {
@@ -114,7 +114,7 @@ func (x *expander) add(p string) error {
 	return nil
 }
 
-// past reports whether the look passes over all that lies in a folder.
+// past reports whether the look skips all that lies in a folder.
 func (x *expander) past(dir string) bool {
 	return x.look != nil && !x.look.whole && beforeLow(dir, x.src.list.growing.low.Name)
 }

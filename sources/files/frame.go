@@ -12,7 +12,7 @@ type framer struct {
 	// being framed; -1: not looked for yet. Call reset for another buffer.
 	quoteAt int
 	known   bool
-	wrong   string // with state damaged: what
+	wrong   string // what is wrong, if the state is damaged
 }
 
 type state uint8
@@ -20,7 +20,7 @@ type state uint8
 const (
 	complete state = iota
 	cut            // the record goes on after the buffer
-	inQuotes       // so it does, and a quote is open
+	inQuotes       // the same, and a quote is open
 	damaged        // nothing can be framed from here on
 )
 
@@ -90,10 +90,9 @@ func (fr *framer) quote(buf []byte, s int) int {
 	return fr.quoteAt
 }
 
-// quoted frames a record that has a quote. A quote opens a field only as its
-// first byte; within, two of them are one of the value. Everything else up to
-// the next delimiter is left to the decoder to judge, so that one stray quote
-// spoils one record and not the rest of the file.
+// quoted frames a record that has a quote. A quote opens a field only as its first byte. Inside
+// the field, two quotes are one quote of the value. The decoder judges everything else up to
+// the next delimiter, so one stray quote spoils one record and not the rest of the file.
 func (fr *framer) quoted(buf []byte, s int, last bool) (value, next int, st state) {
 	quote, delimiter := fr.framing.Quote, fr.framing.Delimiter
 	for i := s; ; i++ { // i: the first byte of a field

@@ -30,13 +30,14 @@ type growing struct {
 	late   late
 	looks  uint32 // how many there were
 	full   uint32 // the last look that saw every remembered name that is there; 0: there was none
-	// hinted: that many names are remembered. held: that a file waits for long.
+	// hinted: the log has the hint about many names. held: it has the warning about a file that
+	// waits.
 	hinted, held bool
 	// When growing began, by the wall clock and by the monotonic one.
 	wall, began time.Time
 }
 
-// sighting is a file as it was, and since when.
+// sighting is what a file looked like, and since when.
 type sighting struct {
 	size     int64
 	modified time.Time
@@ -79,7 +80,8 @@ func temporary(name string) bool {
 	return strings.Contains(base, ".inprogress.") // Flink: part-0-0.inprogress.<id>
 }
 
-// grow moves what an earlier process listed to its end out of the lister.
+// grow moves the files that an earlier process has listed to their end from the lister to
+// taken.
 func (s *Source) grow() {
 	g := &s.list.growing
 	g.taken, g.young, g.hollow = map[string]name{}, map[string]sighting{}, map[string]sighting{}
@@ -95,7 +97,7 @@ func (s *Source) grow() {
 	s.list.found = true
 }
 
-// listGrowing is Segments of a folder that grows: it gives what there is.
+// listGrowing is Segments of a folder that grows. It returns the segments that there are now.
 func (s *Source) listGrowing(ctx context.Context, after int64, most int) ([]sources.Segment, error) {
 	s.forget(after)
 	s.deleting.begin()
@@ -129,8 +131,8 @@ func (s *Source) listGrowing(ctx context.Context, after int64, most int) ([]sour
 	}
 }
 
-// soFar gives what is listed, and the error only if that is nothing: the next call meets it
-// again.
+// soFar returns the listed segments. It returns the error only if there are none; otherwise the
+// next call meets it again.
 func (s *Source) soFar(after int64, n int, err error) ([]sources.Segment, error) {
 	if n > 0 {
 		return s.listed(after, n), nil
@@ -157,8 +159,8 @@ func (s *Source) noRecord(name string, st stamp) {
 	}
 }
 
-// ages is the time by which files grow old. A wall clock that is set forward makes no file
-// complete that is being written.
+// ages returns the time of now that the age of files is computed with. If the wall clock is set
+// forward, this time does not jump, so a file that is being written does not become complete.
 func (g *growing) ages(now time.Time) time.Time {
 	if steady := g.wall.Add(now.Sub(g.began)); steady.Before(now) {
 		return steady

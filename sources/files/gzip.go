@@ -23,7 +23,8 @@ type gunzip struct {
 	from  int64         // content offset of the member's start
 	crc   uint32        // of the member up to out
 	any   bool          // a member was read
-	// passed are points whose bytes the decompressor has made and Read has not given yet.
+	// passed has points in content that the decompressor has made and Read has not returned
+	// yet.
 	passed []*point
 }
 
@@ -79,10 +80,11 @@ func (g *gunzip) gave(p []byte) {
 }
 
 // block is called by the decompressor at the end of each block. The decompressor (1.20.1 to
-// 1.20.4) counts bytes that it had fetched before the header of a stored block once more, so
-// its offsets run ahead of the bytes that it has really taken. After a stored block it holds no
-// fetched bits, so its offset shows by how much. After another block it may hold some, so its
-// offset never shows more.
+// 1.20.4) counts the bytes that it had fetched before the header of a stored block twice, so
+// its offsets run ahead of the bytes that it has really read. After a stored block it holds no
+// fetched bits, so its offset minus the bytes that it has read is exactly the error. After
+// another block it may hold some, so that difference is the error or less. So the largest
+// difference counts.
 func (g *gunzip) block(c flate.InflateCheckpoint) {
 	g.ahead = max(g.ahead, c.CompressedOffset-(g.in.place()-g.base))
 	out := g.from + c.UncompressedOffset
@@ -97,7 +99,7 @@ func (g *gunzip) block(c flate.InflateCheckpoint) {
 		Member: c.UncompressedOffset, Window: append([]byte(nil), c.Window...)})
 }
 
-// member passes the header of the next member, or says io.EOF.
+// member skips the header of the next member. It returns io.EOF if there is none.
 func (g *gunzip) member() error {
 	if err := g.padding(); err != nil {
 		return err
@@ -116,7 +118,7 @@ func (g *gunzip) member() error {
 	return nil
 }
 
-// padding passes the zero bytes that some writers put after a member.
+// padding skips the zero bytes that some writers put after a member.
 func (g *gunzip) padding() error {
 	for {
 		b, err := g.in.buffered.ReadByte()

@@ -79,7 +79,7 @@ func fullHash(ctx context.Context, f io.ReaderAt, size int64) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// errShort: the file ended before what was to be read.
+// errShort: the file ended before all was read.
 var errShort = errors.New("the file is shorter than it was")
 
 // readFull is ReadAt that says errShort instead of io.EOF.
@@ -94,7 +94,7 @@ func readFull(f io.ReaderAt, b []byte, at int64) (int, error) {
 	return n, fmt.Errorf("read at offset %d: %w", at, err)
 }
 
-// differs says in words what is not as it was, or "".
+// differs says in words what has changed, or "".
 func (want identity) differs(got stamp) string {
 	switch {
 	case want.Tag != "" && got.Tag != want.Tag:

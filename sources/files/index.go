@@ -30,7 +30,7 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 			return nil, 0, err
 		}
 		if n, x.size = int64(k), c.data.Size(); n == 0 {
-			break // compressed content whose last byte was the last one of the read before
+			break // the read before ended exactly with the compressed content
 		}
 		used, state := x.scan(buf[:n], at)
 		if x.end > 0 {
@@ -57,8 +57,8 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 	return x.starts, x.size, nil
 }
 
-// scanRooms are buffers to list files with: there may be a hundred thousand small ones, and
-// one buffer for each took most of the time.
+// scanRooms has buffers for listing. There may be a hundred thousand small files, and making a
+// buffer for each of them took most of the time.
 var scanRooms sync.Pool // of *[]byte
 
 // scanRoom gives a buffer of at least size bytes.
@@ -70,9 +70,9 @@ func scanRoom(size int64) *[]byte {
 	return &b
 }
 
-// tooLong judges a record that does not end in the n bytes from at. If the record is over
-// the limit and listing finds its end, listing passes it: the reader reports it. end is 0
-// for a record that may be shorter.
+// tooLong judges a record that does not end in the n bytes from at. If the record is over the
+// limit and listing finds its end, listing skips it: the reader reports it. end is 0 if the
+// record may still be within the limit.
 func (s *Source) tooLong(ctx context.Context, c *openList, at, n int64, st state, last bool) (end int64, err error) {
 	limit := int64(s.spec.MaxRecord)
 	where := sources.Position{Segment: s.nextID(), Offset: at}

@@ -9,12 +9,12 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 )
 
-// lineSearch is how far into a file lines are counted: about a second.
+// lineSearch is how far into a file lines are counted. It takes about a second.
 const lineSearch = 2 << 30
 
-// Place is the file with the line of offset, as compilers and editors have it:
-// day_0.tsv:17. Only a reading from the beginning knows lines, so that deep in a
-// large file, and in a file that is one record, it is the file alone.
+// Place is the file with the line of offset, as compilers and editors have it: day_0.tsv:17.
+// Lines can only be counted from the beginning. So deep in a large file, and in a file that is
+// one record, Place is the file alone.
 func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 	if spec.Decode.CountsRows() {
 		return fmt.Sprintf("%s row %d", file, offset)
@@ -43,13 +43,13 @@ func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 		line += bytes.Count(buf[:n], []byte{'\n'})
 		left -= int64(n)
 		if left > 0 && err == io.EOF || err != nil && err != io.EOF {
-			return file // changed meanwhile: the offset has to do
+			return file // it has changed meanwhile
 		}
 	}
 	return fmt.Sprintf("%s:%d", file, line)
 }
 
-// packedSearch is the same for what must be unpacked first.
+// packedSearch is the same for a compressed file.
 const packedSearch = 512 << 20
 
 // text reads the file from its beginning, unpacked.

@@ -18,12 +18,12 @@ type lister struct {
 	files []string // sorted; those from next on are not listed yet
 	next  int
 	known map[string]listedFile // listed by an earlier process, all or in part
-	// current is a file that is cut just now: quoted CSV, or compressed.
+	// current is the file that is being cut into segments: indexed, or compressed.
 	current openList
 	growing growing // files.end: never
 }
 
-// listedFile says how far an earlier process came.
+// listedFile says how far an earlier process has listed a file.
 type listedFile struct {
 	end  int64
 	size int64 // of the whole file: bytes, or rows
@@ -48,7 +48,7 @@ func (o *openList) close() {
 	*o = openList{}
 }
 
-// resume takes over what was numbered before.
+// resume takes over the segments that were numbered before.
 func (s *Source) resume(known []sources.Segment) error {
 	s.segments = slices.Clone(known)
 	slices.SortFunc(s.segments, func(a, b sources.Segment) int {
@@ -111,7 +111,8 @@ func (s *Source) names(ctx context.Context) ([]string, error) {
 	return names, s.placeError(err)
 }
 
-// moreNames: those that were found are listed. Names in a bucket come page by page.
+// moreNames is called when all names that were found are listed. Names in a bucket come page by
+// page.
 func (s *Source) moreNames(ctx context.Context) (bool, error) {
 	if s.bucket == nil || len(s.list.files) == 0 {
 		return false, nil
@@ -124,8 +125,8 @@ func (s *Source) moreNames(ctx context.Context) (bool, error) {
 	return len(names) > 0, nil
 }
 
-// listMore lists one more segment, or passes a file that gives none, or finds
-// that all is listed. After an error the next call tries the same again.
+// listMore lists one more segment, or skips a file that has none, or finds that all is listed.
+// After an error the next call tries the same again.
 func (s *Source) listMore(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -212,8 +213,8 @@ func (s *Source) listFile(ctx context.Context, name string, was listedFile, know
 	return nil
 }
 
-// otherFile: a file was listed in part, and is another one now. What was listed may have been
-// read already, and the rest of this one does not go on from there.
+// otherFile is the error for a file that was listed in part and has been replaced since. The
+// listed part may have been read already, and the new file does not continue it.
 func (s *Source) otherFile(name string, was listedFile) error {
 	return &sources.Changed{Range: sources.Range{Partition: s.partition, Start: was.end, End: was.size}, Name: name,
 		What: "it is not the file that was listed in part before"}
@@ -237,7 +238,8 @@ func (s *Source) identify(ctx context.Context, f file, name string) (locator, st
 	return l, st, nil
 }
 
-// unchanged: what was read belongs to one state of the file.
+// unchanged returns an error if the file has changed since was. Then what was read may be of
+// two states of it.
 func (s *Source) unchanged(f file, name string, was stamp) error {
 	now, err := f.stamp()
 	if err == nil && (now.Size != was.Size || now.Tag != was.Tag || now.Tag == "" && now.Modified != was.Modified) {
@@ -249,8 +251,7 @@ func (s *Source) unchanged(f file, name string, was stamp) error {
 	return nil
 }
 
-// listChunk adds the next segment of the file that is open: quoted CSV, or a compressed
-// file.
+// listChunk adds the next segment of the file that is being cut.
 func (s *Source) listChunk(ctx context.Context) error {
 	c := &s.list.current
 	during(c.f, ctx)
@@ -271,8 +272,8 @@ func (s *Source) listChunk(ctx context.Context) error {
 		return err
 	}
 	if err := s.unchanged(c.f, c.name, c.stamp); err != nil {
-		// Its borders may be wrong: begin again with the file as it is then, unless
-		// segments of it are out already.
+		// Its borders may be wrong. If none of its segments is listed yet, the next call begins
+		// again.
 		if c.at == c.loc.Data {
 			c.close()
 			s.list.next--

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// locator opens a segment on any node, and says which file it must be. Its
-// encoding is little more than the path: it travels in every grant.
+// locator opens a segment on any node, and says which file it must be. Its encoding is little
+// longer than the path, because it travels in every grant.
 type locator struct {
 	Root     string // files.root
 	Path     string // relative to it
@@ -27,17 +27,17 @@ type locator struct {
 	// Points: of an Avro file, where some of the segment's blocks begin; the first one is that
 	// of the segment's first row.
 	Points []rowPoint
-	// Starts: for quoted CSV offsets where records begin, the first is the
-	// segment's start; one at least. Else empty.
+	// Starts: if the framing is indexed, offsets where records begin. There is at least one;
+	// the first is the segment's start. Otherwise empty.
 	Starts []int64
-	// Low and Came: of a folder that grows, which names were passed over when the file was
-	// listed, and when the file came, in ns since 1970 (remember.go). Zero: not noted.
+	// Low and Came: of a folder that grows, which names were skipped when the file was listed,
+	// and when the file came, in ns since 1970 (remember.go). Zero: not noted.
 	Low  lowMark
 	Came int64
 }
 
 const (
-	locatorVersion = 5 // 1: a file that is not compressed; 3: an object; 4: with Points; 5: with Came
+	locatorVersion = 5 // 1: a file that is not compressed; 2: compressed, or rows; 3: an object; 4: with Points; 5: with Came
 	flagFull       = 1
 	flagPacked     = 2
 	flagRows       = 4
@@ -175,7 +175,7 @@ func decodeLocator(b []byte) (*locator, error) {
 	return l, nil
 }
 
-// named: the path may be one of a file below the root, or of an object.
+// named reports whether the path can be that of a file below the root, or of an object.
 func (l *locator) named() bool {
 	if l.Identity.Tag != "" {
 		return l.Path != "" && strings.HasPrefix(l.Root, scheme)
@@ -183,7 +183,7 @@ func (l *locator) named() bool {
 	return filepath.IsLocal(l.Path)
 }
 
-// locatorReader reads and remembers that something was missing.
+// locatorReader reads, and sets bad if something is missing or wrong.
 type locatorReader struct {
 	b   []byte
 	bad bool
@@ -199,7 +199,7 @@ func (d *locatorReader) take(n int) []byte {
 	return v
 }
 
-// points reads the places of blocks. Sums that are no positions are damage.
+// points reads the places of blocks. A sum that overflows is damage.
 func (d *locatorReader) points() (all []rowPoint) {
 	n := d.uvarint()
 	if n > maxStarts || n > uint64(len(d.b)) {

@@ -22,8 +22,8 @@ type look struct {
 	marked   map[string]bool // folders: whether they, or one above them, hold _SUCCESS
 	whole    bool            // names before the low mark are looked at too
 	waits    waiting
-	late     int64 // when the newest file came that was told to be late
-	no       uint32
+	late     int64  // when the newest file came that the log calls late
+	no       uint32 // the number of this look
 }
 
 // look finds the files that are complete and not listed. After an error the next look finds
@@ -81,7 +81,7 @@ func (l *look) folder(ctx context.Context) error {
 	return nil
 }
 
-// bucket looks through a bucket, page by page. A page says all that is asked of an object.
+// bucket looks through a bucket, page by page. A page has all that must be known of an object.
 func (l *look) bucket(ctx context.Context) error {
 	pages := newPager(l.s.spec.Paths)
 	if low := l.s.list.growing.low.Name; !l.whole && low != "" {
@@ -94,7 +94,7 @@ func (l *look) bucket(ctx context.Context) error {
 			return l.s.placeError(err)
 		}
 		for _, o := range page {
-			as := func() (sighting, error) { return seenOf(o), nil } // asks nothing
+			as := func() (sighting, error) { return seenOf(o), nil } // sends no request
 			l.sees(o.Key)
 			l.replaced(o.Key, as)
 			wanted, err := l.wants(o.Key, as)
@@ -123,7 +123,7 @@ func (l *look) wants(name string, as func() (sighting, error)) (bool, error) {
 	return !past, err
 }
 
-// file decides about one file that is there. as says how it is now.
+// file decides about one file that exists. as returns its present state.
 func (l *look) file(ctx context.Context, name string, as func() (sighting, error)) error {
 	g := &l.s.list.growing
 	if _, again := g.taken[name]; again || temporary(name) {
@@ -194,7 +194,7 @@ func (l *look) succeeded(ctx context.Context, dir string) (bool, error) {
 	return done, nil
 }
 
-// see asks the place how a file is now. Errors: fs.ErrNotExist.
+// see returns the present state of a file. Errors: fs.ErrNotExist.
 func (s *Source) see(ctx context.Context, name string) (sighting, error) {
 	if s.bucket != nil {
 		o, err := s.bucket.objects.Head(ctx, name)

@@ -35,15 +35,15 @@ func (k FramingKind) indexed() bool { return k == Quoted || k == TFRecord || k =
 // measured: each record begins with its length.
 func (f *Framing) measured() bool { return f.Kind == TFRecord || f.Kind == Delimited }
 
-// Framing is what of a spec's decode part says where records end.
+// Framing says where records end. It is made from the decode part of a spec.
 type Framing struct {
 	Kind      FramingKind
 	Delimiter byte // Quoted only
 	Quote     byte // Quoted only
 	Size      int  // Fixed only
 	Header    bool // the first line that is not empty names the fields and is no record
-	// EmptyLines: an empty line is a record too. Else it is a position without a
-	// record and rides with the record before it.
+	// EmptyLines: an empty line is a record too. Otherwise it is a position without a record,
+	// and is acked with the record before it.
 	EmptyLines bool
 	// Text: a byte order mark at the beginning is skipped.
 	Text bool
@@ -93,7 +93,7 @@ func framingOf(d dataset.DecodeSpec) (Framing, error) {
 	return Framing{}, fmt.Errorf("format %q says nothing about where records end", d.Format)
 }
 
-// Options opens a dataset. All but Known, Cache and Logger is required.
+// Options opens a dataset. Objects, Known, Cache and Logger may be missing.
 type Options struct {
 	Dataset string
 	Spec    *Spec

@@ -10,15 +10,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// over is a record that is longer than max_record. What it says depends on the file's bytes
-// only, not on where a reader stands.
+// over describes a record that is longer than max_record. It depends on the file's bytes only,
+// not on where a reader began.
 type over struct {
 	end   int64  // where the next record begins; 0: not known
 	size  int64  // of its value, as far as it was seen
 	value []byte // what the value begins with
 }
 
-// overRoom is read at once of such a record. It holds what a dead letter keeps.
+// overRoom is how much of such a record is read at once. It is more than a dead letter keeps.
 const overRoom = 256 << 10
 
 // over reads on from at, where such a record begins, without keeping its bytes. read gives
@@ -35,7 +35,8 @@ func (s *Source) over(ctx context.Context, at int64, read func(b []byte, at int6
 	}
 	o.value = sources.ValueOf(buf[:n])
 	walk := fields{framing: &s.framing}
-	// A quote that is still open here may be a stray one, which would take good records in.
+	// If a quote is still open there, it may be a stray one, and the good records after it
+	// would be taken for a part of this record.
 	openUpTo := at + 2*int64(s.spec.MaxRecord)
 	for p, last := at, byte(0); ; {
 		if i := walk.end(buf[:n]); i >= 0 {
@@ -110,7 +111,8 @@ const (
 
 func (w *fields) open() bool { return w.state == quoteOpen }
 
-// end is where the record's line end stands in the next part of it; -1: not there.
+// end returns the place of the record's line end in b, the next part of the record; -1: it is
+// not in b.
 func (w *fields) end(b []byte) int {
 	if w.framing.Kind != Quoted {
 		return bytes.IndexByte(b, '\n')

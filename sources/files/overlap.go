@@ -7,8 +7,8 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 )
 
-// DeletesOf reports whether files.retain may delete what another dataset reads, as far as
-// roots and paths show. Two names of one folder are not found out.
+// DeletesOf reports whether files.retain may delete files that another dataset reads. It
+// compares roots and paths only, so it does not notice that two names are one folder.
 func (f *Spec) DeletesOf(other dataset.Part) bool {
 	o, is := other.(*Spec)
 	if !is || f.Retain == 0 || !f.live() {
@@ -32,7 +32,7 @@ func mayMeet(rootA, a, rootB, b string) bool {
 	return mayMatch(rootA, a, begins(rootB, b)) || mayMatch(rootB, b, begins(rootA, a))
 }
 
-// begins is what all names that a pattern matches begin with, root and all.
+// begins returns the text with which all names that a pattern matches begin, root included.
 func begins(root, pattern string) string {
 	if pattern = path.Clean(pattern); pattern == "." {
 		return path.Clean(root)
@@ -49,7 +49,7 @@ func mayMatch(root, pattern, text string) bool {
 	return text == first || strings.HasPrefix(text, strings.TrimSuffix(first, "/")+"/")
 }
 
-// ending is the last part of a pattern, if it is one of names of files: .csv of **/*.csv.
+// ending returns the end that all names that a pattern matches have, or "": .csv of **/*.csv.
 func ending(pattern string) string {
 	text := pattern[strings.LastIndexAny(pattern, `*?]\`)+1:]
 	if text == pattern || !strings.HasPrefix(text, ".") || strings.Contains(text, "/") {

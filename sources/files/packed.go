@@ -8,12 +8,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A compressed file is listed by unpacking it once, segment by segment, so that a segment
-// ends where its content really ends. The restart points that are passed are kept; a
-// reader on the same machine begins at one of them. zstd frames that say how long their
-// content is are not unpacked for this.
+// Listing unpacks a compressed file once, segment by segment, to find where its content ends.
+// It keeps restart points on the way; a reader on the same machine begins at one of them. If
+// all zstd frames of a file say how long their content is, listing does not unpack the file.
 
-// pointsFor gives the points of the file of l. A reading holds on to them.
+// pointsFor returns the restart points of the file of l. A reading keeps using them after they
+// are dropped here.
 func (s *Source) pointsFor(l *locator) *pointsOf {
 	s.pointsMu.Lock()
 	defer s.pointsMu.Unlock()
@@ -55,8 +55,9 @@ func (s *Source) firstContent(ctx context.Context, f file, l *locator) (content,
 	return data, err
 }
 
-// measureFirst finds out how long the content is, where that is cheap, and that there is
-// enough of it for a header line otherwise.
+// measureFirst finds the length of the content if that is cheap: if the frames of a zstd file
+// say it, or if the content is so short that the first read comes to its end. If the length
+// stays unknown, the content is longer than any header line.
 func (s *Source) measureFirst(u *unpacked, l *locator) error {
 	if l.Codec == zstdCodec {
 		length, known, err := zstdLength(u.raw, u.packed, u.points)
@@ -108,7 +109,7 @@ func wrongMultiple(size, record int64) error {
 	return fmt.Errorf("has %d bytes, which are %d records of %d bytes and %d bytes more: is decode.record_size right?", size, size/record, record, size%record)
 }
 
-// contentError names the file of an error that reading its content met.
+// contentError adds the file's name to an error of reading its content.
 func (s *Source) contentError(name string, err error) error {
 	if d, ok := errors.AsType[*damage](err); ok {
 		return fmt.Errorf("%s: %s: %w: mend it, or leave it out of files.paths", s.partition, name, d)

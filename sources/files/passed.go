@@ -12,20 +12,20 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// passed says since when segments lie below the mark from which on data is needed. The ledger
-// knows the mark of now, so samples of it are kept in a file that may be deleted at any time:
-// without it, time begins anew and files stay longer.
+// passed says since when segments lie below the retain mark, from which on data is needed. The
+// ledger knows only the present mark, so samples of it are kept in a file. That file may be
+// deleted at any time: then time begins anew, and files stay longer.
 type passed struct {
 	file   string // "": samples are in memory only
 	loaded bool
 	at     []sample // in order of time and of segment
 }
 
-// sample: at that time all segments up to one lay below the mark.
+// sample: at Time, all segments up to Segment lay below the mark.
 type sample struct {
 	Time    int64  `json:"time"` // ns since 1970
 	Segment int64  `json:"segment"`
-	Locator uint64 `json:"locator"` // XXH64 of the segment's: another listing has another one
+	Locator uint64 `json:"locator"` // XXH64 of the segment's locator; it differs in another listing
 }
 
 // reset forgets what is stored.
@@ -36,7 +36,7 @@ func (p *passed) reset() {
 	}
 }
 
-// note takes in that the first end segments lie below the mark now. Its error says that the
+// note adds a sample: the first end segments lie below the mark now. An error means that the
 // samples are not stored.
 func (p *passed) note(now, retain int64, segs []sources.Segment, end int) error {
 	if !p.loaded {
@@ -65,7 +65,7 @@ func (p *passed) note(now, retain int64, segs []sources.Segment, end int) error 
 		return nil
 	}
 	p.at = append(p.at, sample{now, segs[last].ID, sum(segs[last])})
-	for len(p.at) > 1 && now-p.at[1].Time >= retain { // it says the same of the older ones
+	for len(p.at) > 1 && now-p.at[1].Time >= retain { // the second one is old enough, so the first one is not needed
 		p.at = p.at[1:]
 	}
 	return p.store()
@@ -73,7 +73,7 @@ func (p *passed) note(now, retain int64, segs []sources.Segment, end int) error 
 
 func sum(g sources.Segment) uint64 { return xxhash.Sum64(g.Locator) }
 
-// since is from when on a segment lay below the mark, as far as is known.
+// since returns since when a segment has been below the mark, as far as is known.
 func (p *passed) since(segment int64) int64 {
 	for _, a := range p.at {
 		if a.Segment >= segment {

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// file is one file of a dataset that is open for reading. All that reads, cuts, unpacks
-// and compares files uses no more than this, so that a file may lie anywhere.
+// file is one file of a dataset that is open for reading. The code that reads, cuts, unpacks
+// and compares files uses only this interface, so a file may lie anywhere.
 type file interface {
 	io.ReaderAt
 	io.Closer

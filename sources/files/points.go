@@ -24,9 +24,10 @@ import (
 // content from Out on.
 type point struct {
 	Out, In int64
-	// Inside a gzip member: the bit of the byte, the content's bytes since the member
-	// began and their CRC, and the 32 KiB before the point. Inside a bzip2 stream: the bit of
-	// the byte, the CRC of the stream's blocks before it, and the level in place of a window.
+	// Inside: the point is inside a gzip member or a bzip2 stream, at the bit Bit of its byte.
+	// Of a gzip member, Member is how many bytes of content it has before the point, CRC is
+	// their CRC, and Window is the last 32 KiB of them. Of a bzip2 stream, CRC is that of its
+	// blocks before the point, and Window is the stream's level.
 	Inside bool
 	Bit    uint8
 	Member int64
@@ -37,14 +38,14 @@ type point struct {
 // notes take the points that a reading passes.
 type notes interface {
 	wanted(out int64) bool // asked first: a point is some work to make
-	distance() int64       // the least one of two points inside a gzip member
+	distance() int64       // the least distance of two points inside a gzip member
 	note(*point)
 }
 
-// pointsOf are the known points of one file, found by its identity. Each lies in a file of
-// its own below a folder that may be deleted at any time; a reading without them begins
-// further ahead and makes them again. Each is written under another name first, so that
-// several processes may share the folder: a reader finds the points that listing made.
+// pointsOf has the known points of one file, found by its identity. Each point is stored in a
+// file of its own. Their folder may be deleted at any time: then a reading begins further back,
+// and makes the points again. Several processes may share the folder, because each point is
+// written under another name first. So a reader finds the points that listing has made.
 type pointsOf struct {
 	folder string // "": none; points are then kept in memory
 	owner  []byte // what a point's file begins with
@@ -60,8 +61,8 @@ type pointsOf struct {
 	used   time.Time        // when the folder was marked as used
 }
 
-// Without a folder the points of one file are kept in memory, so many of them. Those with
-// a window take 32 KiB each.
+// Without a folder, at most so many points of one file are kept in memory. Those with a window
+// take 32 KiB each.
 const (
 	maxLight        = 1 << 16
 	maxLightWindows = 256
@@ -72,7 +73,7 @@ func newPoints(in *trimmer, c codec, id identity, log *slog.Logger) *pointsOf {
 	magic := "HRP1"
 	switch c {
 	case bzip2Codec:
-		magic = "HRP2" // an older version finds points of bzip2, and cannot begin there
+		magic = "HRP2" // an older version would find points of bzip2, and cannot begin there
 	case gzipCodec:
 		magic = "HRP3" // an older version made wrong points after stored blocks
 	}
@@ -126,7 +127,7 @@ func (p *pointsOf) note(at *point) {
 	p.trim.grew(p.keep(at))
 }
 
-// keep takes a point in, and says how many bytes of the disk that took.
+// keep stores a point, and returns how many bytes of the disk it takes.
 func (p *pointsOf) keep(at *point) (stored int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +175,7 @@ func (p *pointsOf) before(out int64) point {
 			p.use()
 			return *at
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errPoint):
-			return point{} // the point may be read another time: this process has too many files open, say
+			return point{} // it may be readable later: this process may have too many open files
 		}
 		p.forget(best)
 	}
@@ -234,8 +235,8 @@ var (
 // zstd frame begins.
 const betweenMembers = 0xff
 
-// write stores a point: owner, numbers, the window compressed, CRC-32C of all that. It
-// says how many bytes of the disk that takes.
+// write stores a point: owner, numbers, the window compressed, CRC-32C of all that. It returns
+// how many bytes of the disk that takes.
 func (p *pointsOf) write(at *point) (int64, error) {
 	if err := os.MkdirAll(p.folder, 0o700); err != nil {
 		return 0, err

@@ -13,57 +13,60 @@ import (
 )
 
 // With files.remember, the names of old files in a folder that grows are forgotten, so that
-// memory and the ledger have the names of some time and not of all times. A file that is
-// forgotten may still lie in the folder. The low mark makes sure that it is not read again.
+// neither memory nor the ledger grows for ever. A forgotten file may still lie in the folder.
+// The low mark makes sure that it is not read again.
 
-// lowMark says which names are passed over unless they are remembered: those that sort
-// before Name, and those of files whose time of modification is before Time. It never goes
-// back. Each segment carries the mark that was valid when it was listed. A name is forgotten
-// only if the mark of the ledger's last segment passes it over. That one is never forgotten,
-// and a checkpoint lists it too, if any segment is forgotten. So whoever goes on from the
-// ledger or from a checkpoint knows a mark that is high enough.
+// lowMark says which names a look skips unless they are remembered: names that sort before
+// Name, and names of files that were modified before Time. Example with files.remember 168h:
+// the newest file came on the 20th, so Time is the 13th, and a file that was modified on the
+// 12th is skipped. The mark never goes back. Each segment carries the mark that was valid when
+// it was listed. A name is forgotten only if the mark of the ledger's last segment skips it.
+// The last segment is never forgotten; if any segment is forgotten, each checkpoint lists the
+// last one too. So a process that goes on from the ledger or from a checkpoint has a mark that
+// is high enough.
 //
-// The mark passes over no file that one look found and nobody has listed: it moves between
-// two looks of one process, and the segments of a look carry the mark of that look. So a
-// process that dies while it lists what a look found leaves the mark as it was before.
+// The mark never skips a file that a look has found and that is not listed yet. It moves only
+// between two looks of one process, and the segments of a look carry the mark of that look. So
+// if a process dies while it lists the files of a look, the next process begins with the mark
+// of that look or a lower one, and finds the other files again.
 type lowMark struct {
 	Time int64 // ns since 1970
 	Name string
-	Edge int64 // what was forgotten came before that, ns since 1970
+	Edge int64 // all forgotten files came before this time, ns since 1970
 }
 
-// none: no name is passed over.
+// none: no name is skipped.
 func (m *lowMark) none() bool { return m.Time == 0 && m.Name == "" }
 
-// name is what is known of one that was taken.
+// name is what is known of a file that was taken.
 type name struct {
 	mark mark
 	time int64  // when the file came, as far as it shows: ns since 1970; 0: not known
 	look uint32 // the last one that saw the file; noted for files.retain alone
 }
 
-// What becomes of a name that sorts before names that are forgotten.
+// What happens to a name that sorts before forgotten names.
 const (
 	lateRead = "read" // it is read, if its file is young enough
-	lateSkip = "skip" // it is passed over
+	lateSkip = "skip" // it is not read
 )
 
 const (
-	// lateEvery is how often names are looked at that sort before the low mark, to tell of
-	// those that are late.
+	// lateEvery is how often a look sees names before the low mark too, to log the late ones.
 	lateEvery = time.Hour
-	// manyNames are worth a hint.
+	// manyNames: from so many names on, the log has a hint.
 	manyNames = 100_000
 )
 
-// edge is the time before which names are forgotten. A file of the future does not count.
+// edge is the time before which names are forgotten. The time of a file in the future does not
+// count.
 func (s *Source) edge(now time.Time) int64 {
 	g := &s.list.growing
 	return min(g.newest, g.ages(now).UnixNano()) - int64(s.spec.Remember)
 }
 
-// timeOf is when a file came. One that an older version listed on S3 came before this
-// process, unless a look shows its time.
+// timeOf is when a file came. If that is not known (an older version listed it on S3), it is
+// the start of this process, until a look shows the time.
 func (g *growing) timeOf(n name) int64 {
 	if n.time == 0 {
 		return g.wall.UnixNano()
@@ -71,7 +74,7 @@ func (g *growing) timeOf(n name) int64 {
 	return n.time
 }
 
-// rise moves the low mark. All that earlier looks found is listed.
+// rise moves the low mark up. It is called when all files of earlier looks are listed.
 func (s *Source) rise(now time.Time) {
 	g := &s.list.growing
 	if s.spec.Remember == 0 || g.looked.IsZero() || g.newest == 0 {
@@ -108,14 +111,14 @@ func (s *Source) rise(now time.Time) {
 	}
 }
 
-// beyond says that the clock of this machine was so far ahead once that files which come now
-// would be passed over.
+// beyond returns an error if the clock of this machine was once so far ahead that files which
+// come now would be skipped.
 func (s *Source) beyond(now time.Time) error {
 	g := &s.list.growing
 	if g.low.Time == 0 || g.low.Edge < g.ages(now).UnixNano() {
 		return nil
 	}
-	return fmt.Errorf("this machine's clock was more than files.remember (%v) ahead when files were listed: files that come before %s would be passed over. Delete the dataset and apply it again, or wait until then",
+	return fmt.Errorf("this machine's clock was more than files.remember (%v) ahead when files were listed: files that come before %s would not be read. Delete the dataset and apply it again, or wait until then",
 		s.spec.Remember, time.Unix(0, g.low.Edge).UTC().Format(time.RFC3339))
 }
 
@@ -127,7 +130,7 @@ type waiting struct {
 	old  string // its name
 }
 
-// wait notes a file that is not complete: the mark must not pass it over.
+// wait notes a file that is not complete: the mark must not skip it.
 func (l *look) wait(name string, as func() (sighting, error)) error {
 	if l.s.spec.Remember == 0 {
 		return nil
@@ -139,7 +142,7 @@ func (l *look) wait(name string, as func() (sighting, error)) error {
 	if err != nil {
 		return err
 	}
-	// Its time of modification is the earliest of those that a mark may compare.
+	// A mark is compared with the time of modification or with a later one.
 	w, came := &l.waits, seen.modified.UnixNano()
 	if !w.any || name < w.name {
 		w.name = name
@@ -151,7 +154,7 @@ func (l *look) wait(name string, as func() (sighting, error)) error {
 	return nil
 }
 
-// passes reports whether a name that is not remembered is passed over.
+// passes reports whether a look skips a name that is not remembered.
 func (l *look) passes(name string, as func() (sighting, error)) (bool, error) {
 	g := &l.s.list.growing
 	below := name < g.low.Name
@@ -178,7 +181,7 @@ func (l *look) passes(name string, as func() (sighting, error)) (bool, error) {
 	return true, nil
 }
 
-// late says which late files were told of: those that came up to some time.
+// late says which late files the log has named: those that came up to before.
 type late struct {
 	before int64 // ns since 1970
 	told   int
@@ -198,15 +201,14 @@ func (l *look) tellLate(name string, below bool) {
 	}
 }
 
-// cameOf is when a file came to its name, as far as it shows. On this machine nobody can set
-// that back, so a file that is moved here with an old time of modification is found to be late.
+// cameOf is when a file came to its name, as far as that is known. On this machine nobody can
+// set that time back, so the log can tell of a late file that was moved here with an old time
+// of modification.
 func (s *Source) cameOf(seen sighting) int64 { return s.came(seen.modified.UnixNano(), seen.touched) }
 
 func cameLast(modified, touched int64) int64 { return max(modified, touched) }
 
-// Forget forgets the names of old files. segs are all that the ledger knows of the
-// partition. It says which of those that end at or before below are still needed; the
-// others may be folded up to the segment before.
+// Forget forgets the names of old files (sources.Forgetter).
 func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position) (before int64, needed []int64, err error) {
 	if p != s.partition {
 		return 0, nil, s.notMine(p)
@@ -220,13 +222,13 @@ func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sourc
 	case <-ctx.Done():
 		return 0, nil, ctx.Err()
 	}
-	last, end := len(segs)-1, 0 // end: of those that are settled
+	last, end := len(segs)-1, 0 // end: of the settled segments
 	l, err := decodeLocator(segs[last].Locator)
 	if err != nil {
 		return 0, nil, err
 	}
 	low := l.Low
-	if low.none() || s.list.growing.looked.IsZero() { // a look shows the times of objects
+	if low.none() || s.list.growing.looked.IsZero() { // the times of objects are known only after a look
 		return 0, nil, nil
 	}
 	for end < last && (sources.Position{Segment: segs[end].ID, Offset: segs[end].End}).Compare(below) <= 0 {
@@ -263,8 +265,8 @@ func (s *Source) Forget(ctx context.Context, p sources.PartitionID, segs []sourc
 	return before, needed, nil
 }
 
-// remembers says whether the name of a segment's file must be remembered: the low mark does
-// not pass it over, as the file is now, or the file will be deleted.
+// remembers reports whether the name of a segment's file must stay: because the low mark does
+// not skip the file as it is now, or because files.retain will delete the file.
 func (s *Source) remembers(ctx context.Context, loc []byte, low lowMark) (bool, error) {
 	l, err := decodeLocator(loc)
 	if err != nil || s.deletes(l.Path) {
@@ -284,7 +286,7 @@ func (s *Source) remembers(ctx context.Context, loc []byte, low lowMark) (bool, 
 		return true, nil
 	}
 	if s.bucket != nil {
-		return false, nil // each look asks for its time
+		return false, nil // each look shows its time
 	}
 	now, err := s.see(ctx, l.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 type mark uint64
 
 const (
-	unlisted mark = iota // it is known when the file is listed
+	unlisted mark = iota // not known before the file is listed
 	told                 // the file has changed, and the log said so
 	firstMark
 )
@@ -35,8 +35,8 @@ type again struct {
 }
 
 const (
-	// againMost is how many files of this machine one look asks for their state again. Of
-	// objects, a page of names says it.
+	// againMost is how many files of this machine one look checks again. There is no such limit
+	// for objects, because each page of names has their state.
 	againMost = 1000
 	toldMost  = 100
 )
@@ -55,7 +55,7 @@ func (l *look) someAgain(ctx context.Context, names []string) {
 	}
 }
 
-// replaced logs that a file that was read is not what it was.
+// replaced logs if a file has changed since it was read.
 func (l *look) replaced(name string, as func() (sighting, error)) {
 	g := &l.s.list.growing
 	was, known := g.taken[name]

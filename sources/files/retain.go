@@ -17,17 +17,17 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// With files.retain, files of a folder that grows are deleted when nothing needs them any
-// more. Nothing is noted of a deletion: the next look through the folder sees what is there.
-// So a process may die at any moment, and a deletion that did not last is made again. The
-// name of a deleted file stays remembered like others, so a file that comes under it is not
-// read (replaced.go); files.remember alone forgets it, and not before the file is gone.
+// With files.retain, files of a folder that grows are deleted when nothing needs them any more.
+// A deletion is not stored: the next look through the folder sees which files exist. So a
+// process may die at any moment, and a deletion that was lost is made again. The name of a
+// deleted file stays remembered, so a new file with this name is not read (replaced.go). Only
+// files.remember forgets the name, and not before the file is gone.
 
 const (
 	deleteWithin = 5 * time.Second  // one call of Delete
 	failedAgain  = 10 * time.Minute // a file that could not be deleted is tried again
 	retriesMost  = 100              // of those that fail again in one call; others are tried later
-	samplesMost  = 64               // of passed, while files.retain goes by
+	samplesMost  = 64               // of passed, within files.retain
 )
 
 // deleting is what is known about deletions between two calls of Delete.
@@ -38,7 +38,8 @@ type deleting struct {
 	told      int                  // of those, in the log
 	announced bool
 	unstored  bool // passed could not be stored
-	// fresh: nothing of the dataset is listed yet, so what is stored of passed is another one's.
+	// fresh: nothing of the dataset is listed yet, so stored samples are those of an earlier
+	// dataset with its name.
 	fresh bool
 }
 
@@ -62,7 +63,7 @@ func (d *deleting) begin() {
 	d.fresh = false
 }
 
-// sees notes a file that is there.
+// sees notes that a file exists.
 func (l *look) sees(name string) {
 	if l.s.spec.Retain == 0 {
 		return
@@ -73,18 +74,18 @@ func (l *look) sees(name string) {
 	}
 }
 
-// there reports whether a file was there when it was looked for the last time.
+// there reports whether a file existed at the last look that looked for it.
 func (g *growing) there(n name) bool { return n.look >= g.full }
 
-// deletes reports whether a file is one of those that will be deleted some time.
+// deletes reports whether files.retain will delete a file some day.
 func (s *Source) deletes(name string) bool {
 	g := &s.list.growing
 	n, known := g.taken[name]
 	return s.spec.Retain > 0 && known && n.mark != told && g.there(n)
 }
 
-// Delete deletes files all of whose segments end at or before below, if their records have
-// lain there for files.retain and the files came as long ago.
+// Delete deletes a file if two things are true (sources.Deleter): all its segments have been
+// below the mark for files.retain, and the file came at least as long ago.
 func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sources.Segment, below sources.Position, due func([]int64) (sources.Position, error)) (sources.Deletions, error) {
 	var found sources.Deletions
 	if p != s.partition {
@@ -101,7 +102,7 @@ func (s *Source) Delete(ctx context.Context, p sources.PartitionID, segs []sourc
 	}
 	g := &s.list.growing
 	if g.full == 0 {
-		return found, nil // it is not known what is there
+		return found, nil // it is not known which files exist
 	}
 	end := settled(segs, below)
 	now, retain := g.ages(time.Now()).UnixNano(), int64(s.spec.Retain)
@@ -154,7 +155,7 @@ func settled(segs []sources.Segment, below sources.Position) (end int) {
 // candidate is a file, or a part of it, that nothing needs.
 type candidate struct {
 	segs  []sources.Segment // that follow each other
-	since int64             // from when on all of the file was not needed, and there
+	since int64             // since when the file has been there, and no part of it was needed
 }
 
 func (c candidate) name() string { return c.segs[0].Name }
@@ -166,7 +167,7 @@ func (c candidate) ids() (all []int64) {
 	return all
 }
 
-// candidates are those among the segments before end.
+// candidates returns the candidates among the first end segments.
 func (s *Source) candidates(segs []sources.Segment, end int) (all []candidate) {
 	needed, inodes := s.stillRead(segs, end)
 	last := lastOf(segs[:end])
@@ -176,7 +177,7 @@ func (s *Source) candidates(segs []sources.Segment, end int) (all []candidate) {
 			to++
 		}
 		n, known := s.list.growing.taken[name]
-		if len(segs[from].Locator) == 0 || needed[name] || !known { // !known: all of it is not listed
+		if len(segs[from].Locator) == 0 || needed[name] || !known { // !known: it is not listed to its end
 			continue
 		}
 		if there := s.list.growing.there(n); !there || !inodes.have(segs[from].Locator) {
@@ -186,9 +187,9 @@ func (s *Source) candidates(segs []sources.Segment, end int) (all []candidate) {
 	return all
 }
 
-// stillRead are the files that have segments below the mark, and others that are needed, or
-// that the ledger does not have yet. Of those with segments that are needed it also gives the
-// inodes: a link gives a file another name.
+// stillRead returns the names of files that are still needed: they have a segment that ends
+// above the mark, or one that the ledger does not have yet, or they are listed in part. has are
+// the inodes of the files of such segments, because a link gives a file a second name.
 func (s *Source) stillRead(segs []sources.Segment, end int) (needed map[string]bool, has inodes) {
 	needed, has = map[string]bool{s.list.current.name: true}, inodes{}
 	for name := range s.list.known { // listed in part by an earlier process, and found again
@@ -213,7 +214,8 @@ func (s *Source) stillRead(segs []sources.Segment, end int) (needed map[string]b
 	return needed, has
 }
 
-// inodes are those of files of this machine, on whatever device: a file too many stays.
+// inodes are those of files of this machine. Devices are not compared: at worst, a file stays
+// that could be deleted.
 type inodes map[uint64]bool
 
 func (i inodes) add(loc []byte) {
@@ -244,7 +246,7 @@ type deletion struct {
 	s       *Source
 	began   time.Time
 	now     int64 // ns since 1970
-	retries int   // that failed
+	retries int   // of files that failed before and again
 	more    bool
 	err     error // ends the round
 
@@ -257,7 +259,7 @@ type deletion struct {
 	to      string // and the last one
 }
 
-// due reports whether file may delete a candidate.
+// due reports whether the method file may delete a candidate.
 func (d *deletion) due(c candidate) bool {
 	s := d.s
 	if s.list.growing.taken[c.name()].mark == told || s.spec.Retain > dataset.Duration(d.now-min(c.since, d.now)) {
@@ -267,7 +269,7 @@ func (d *deletion) due(c candidate) bool {
 	return !failed || time.Since(at) >= failedAgain
 }
 
-// file deletes the file of a candidate that is there, if it is time.
+// file deletes the file of a candidate, which exists, if it is time.
 func (d *deletion) file(ctx context.Context, c candidate) {
 	s := d.s
 	n, loc, since := s.list.growing.taken[c.name()], c.segs[len(c.segs)-1].Locator, c.since
@@ -364,8 +366,8 @@ func (d *deletion) tell() {
 	}
 }
 
-// delete deletes a file if it is the one that was listed and has not come later than noted;
-// else it returns when it came. It looks at the file directly before.
+// delete deletes a file if it is the one that was listed. It checks that directly before. If
+// the file came later than noted, it stays, and came says when it came.
 func (s *Source) delete(ctx context.Context, l *locator, noted int64) (came int64, err error) {
 	if s.bucket != nil {
 		came, err = s.deleteObject(ctx, l, noted)
@@ -400,8 +402,8 @@ func (s *Source) deleteObject(ctx context.Context, l *locator, noted int64) (cam
 	return came, nil
 }
 
-// deleteLocal: nothing can make the deletion in a folder depend on the file, so a file that
-// takes the name after the look is deleted.
+// deleteLocal checks the file, then removes its name. No system call does both, so a file that
+// takes the name in between is deleted.
 func (s *Source) deleteLocal(ctx context.Context, l *locator, noted int64) (came int64, err error) {
 	f, err := s.openPlanned(ctx, sources.Range{Partition: s.partition}, l)
 	if _, gone := errors.AsType[*sources.Truncated](err); gone {

@@ -95,7 +95,7 @@ func (s *Source) fileError(name string, err error) error {
 	return classify(fmt.Errorf("%s: %s: %w", s.partition, filepath.Join(s.spec.Root, name), err))
 }
 
-// placeError is one that is not of a file.
+// placeError names the dataset in an error that is not about one file.
 func (s *Source) placeError(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), string(s.partition)) {
 		return err

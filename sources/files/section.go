@@ -10,7 +10,7 @@ import (
 type section struct {
 	f        io.ReaderAt
 	at, end  int64
-	failed   error // what the file's own reading met
+	failed   error // the error of reading the file itself
 	buffered *bufio.Reader
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// settle says up to where the batch goes: over empty lines after its last
-// record, wherever the block ended, but never out of the range.
+// settle sets the end of the batch: after the empty lines that follow its last record, even if
+// they are in another block, but never outside the range.
 func (c *cursor) settle(b *sources.Batch) {
 	last := &b.Recs[len(b.Recs)-1]
 	if c.mayBeEmpty() {
@@ -20,8 +20,8 @@ func (c *cursor) settle(b *sources.Batch) {
 	b.End = last.Next
 }
 
-// mayBeEmpty: the line at c.at is an empty one that is no record, for all that
-// the arena shows.
+// mayBeEmpty reports whether the line at c.at may be an empty one that is no record. It looks
+// only at the rest of the arena.
 func (c *cursor) mayBeEmpty() bool {
 	if c.at >= c.end || c.framer.framing.EmptyLines || c.framer.framing.Kind == Whole {
 		return false
@@ -36,7 +36,7 @@ func (c *cursor) mayBeEmpty() bool {
 	}
 }
 
-// skipEmpty moves over empty lines.
+// skipEmpty skips empty lines.
 func (c *cursor) skipEmpty() error {
 	buf := make([]byte, max(16, c.src.blocks.read/16))
 	for c.at < c.end {

@@ -27,8 +27,8 @@ var magics = []magic{
 	{"\xfe\xff", "UTF-16 text"},
 }
 
-// looksLikeTFRecord: the length of a first record has the right CRC, which one of four
-// billion texts has.
+// looksLikeTFRecord: the length of a first record has the right CRC. One of four billion texts
+// has it by chance.
 func looksLikeTFRecord(f io.ReaderAt, size int64) bool {
 	head := make([]byte, min(size, tfrecord.Head))
 	if _, err := readFull(f, head, 0); err != nil {
@@ -39,7 +39,7 @@ func looksLikeTFRecord(f io.ReaderAt, size int64) bool {
 	return st != damaged && size >= tfrecord.Head
 }
 
-// tfrecordStart refuses what is something else.
+// tfrecordStart refuses a compressed file whose name does not say so.
 func (s *Source) tfrecordStart(f io.ReaderAt, name string, head []byte, packed codec) error {
 	if looksLikeTFRecord(f, int64(unknownSize)) {
 		return nil
@@ -77,7 +77,7 @@ func (s *Source) dataStart(ctx context.Context, f content, name string, packed c
 	if s.framing.Kind == TFRecord {
 		return 0, s.tfrecordStart(f, name, head, packed)
 	}
-	if s.framing.Kind == Delimited { // a message may begin as anything: listing says what does not fit
+	if s.framing.Kind == Delimited { // a message may begin with any bytes; listing finds what is wrong
 		return 0, nil
 	}
 	if looksLikeTFRecord(f, size) {
@@ -149,7 +149,7 @@ func (s *Source) header(f io.ReaderAt, l *locator) ([]byte, error) {
 	return bytes.Trim(bytes.TrimPrefix(buf, []byte(byteOrderMark)), "\r\n"), nil
 }
 
-// codec of a magic that is one of a compression that is read.
+// codec returns the compression of a magic, if such files can be read.
 func (m *magic) codec() codec {
 	for _, k := range compressions {
 		if m.what == "compressed with "+k.name {

@@ -11,8 +11,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Source is the files of one dataset: one partition, one segment a file (more
-// for a large quoted CSV file). It starts no goroutine.
+// Source is the files of one dataset: one partition, one segment a file, or several (see the
+// documentation of the package). Its only goroutines read objects ahead (ahead.go). They end
+// with Close.
 type Source struct {
 	partition sources.PartitionID
 	spec      Spec
@@ -30,7 +31,7 @@ type Source struct {
 	turn chan struct{}
 	list lister
 	came func(modified, touched int64) int64 // cameLast; tests set it
-	// deleting has the turn, too.
+	// deleting is used only with the turn, too.
 	deleting deleting
 
 	pointsMu sync.Mutex
@@ -87,9 +88,9 @@ func (s *Source) Partitions(ctx context.Context) ([]sources.PartitionID, error) 
 	return []sources.PartitionID{s.partition}, ctx.Err()
 }
 
-// Bounds: files are bounded, but for folders that grow. Head is where listing has come to, and an estimate
-// until it is complete. The first call looks for the files of the spec, so that
-// one that does not exist is told here.
+// Bounds: files are bounded, except folders that grow. Head is how far listing has come, and an
+// estimate until listing is complete. The first call looks for the files of the spec, and fails
+// if one does not exist.
 func (s *Source) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sources.Bounds, error) {
 	all := make([]sources.Bounds, len(parts))
 	for i, p := range parts {
@@ -117,9 +118,10 @@ func (s *Source) notMine(p sources.PartitionID) error {
 	return fmt.Errorf("%s is not a partition of this dataset, which has only %s", p, s.partition)
 }
 
-// Segments lists in order of path, and of a folder that grows what is complete. A file without a record has no segment. The
-// time it takes grows with most: a file's ends are read, with verify: full all of
-// it, and quoted CSV is scanned (about 64 MiB a segment).
+// Segments lists the files in the order of their paths; of a folder that grows, only those that
+// are complete. A file without a record has no segment. The time it takes grows with most: a
+// file's ends are read, with verify: full all of it, and a file that is indexed or compressed
+// is read through (about 64 MiB a segment).
 func (s *Source) Segments(ctx context.Context, p sources.PartitionID, after int64, most int) ([]sources.Segment, error) {
 	if p != s.partition {
 		return nil, s.notMine(p)
@@ -174,8 +176,7 @@ func (s *Source) listed(after int64, n int) []sources.Segment {
 	return slices.Clone(s.segments[from : from+max(n, 0)])
 }
 
-// Close lets go of the root and of a file that was being listed. Cursors that
-// are open stay usable.
+// Close closes the root and the file that was being listed. Open cursors stay usable.
 func (s *Source) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()

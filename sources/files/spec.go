@@ -96,8 +96,8 @@ func (f *Spec) Fill() {
 	}
 }
 
-// Quick does not hash whole files, deletes none, and waits for no file of a folder that grows
-// to rest.
+// Quick returns a spec that hashes no whole file, deletes none, and does not wait until a file
+// of a folder that grows rests.
 func (f *Spec) Quick() dataset.Part {
 	quick := *f
 	quick.Retain = 0
@@ -125,7 +125,7 @@ func (f *Spec) Members(r *dataset.Reader) []dataset.Member {
 	}
 }
 
-// checkURL: what is wrong with a bucket's name is said when it is opened.
+// checkURL checks the form only. The name of the bucket is checked when it is opened.
 func (f *Spec) checkURL(c *dataset.Check) {
 	rest := strings.TrimPrefix(f.Root, scheme)
 	if bucket, _, _ := strings.Cut(rest, "/"); bucket == "" || strings.HasSuffix(rest, "/") || path.Clean(rest) != rest || strings.HasPrefix(rest, "..") {

@@ -104,7 +104,7 @@ func (s *Source) table(f file, l *locator) (*parquet.File, error) {
 	return t, nil
 }
 
-// tableError names the file; it is not damaged if it has changed.
+// tableError names the file. If the file has changed, it returns that instead of err.
 func (s *Source) tableError(f file, l *locator, r sources.Range, err error) error {
 	if end := s.finish(f, l, r); end != io.EOF {
 		return end
@@ -252,7 +252,7 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 	}
 	if c.row >= c.end {
 		for i := range cols {
-			cols[i].Reset() // its dictionary is left to others
+			cols[i].Reset() // so that others may use its dictionary's memory
 		}
 		c.err = c.src.finish(c.f, c.loc, c.r)
 		return c.err

@@ -29,7 +29,7 @@ const (
 	pointsFolder = "points"
 )
 
-// grew takes in that points of n bytes were stored.
+// grew counts n bytes of points that were stored.
 func (t *trimmer) grew(n int64) {
 	if n == 0 || t.added.Add(n) < t.limit/trimShare {
 		return
@@ -43,9 +43,9 @@ func onDisk(n int64) int64 {
 	return (n + block - 1) / block * block
 }
 
-// trim deletes the points of the files that were used longest ago, if all of them take
-// more than the limit. Adding points and beginning at one are uses; each sets the folder's
-// time. An error means that nothing needs to be done here.
+// trim deletes the points of the files that were used longest ago, if all of them take more
+// than the limit. Adding points and beginning at one are uses; each sets the folder's time.
+// Errors are ignored: a later call tries again.
 func (t *trimmer) trim() {
 	t.added.Store(0)
 	if t.cache == "" {

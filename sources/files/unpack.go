@@ -18,7 +18,7 @@ type content interface {
 
 const unknownSize = 1 << 62
 
-// plain is a file's own bytes. A file that shrinks is told by its stamp.
+// plain is a file's own bytes. If the file shrinks, its stamp shows it.
 type plain struct {
 	file
 	size int64
@@ -89,7 +89,7 @@ func (u *unpacked) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// reach makes off a place that r is at or has just passed.
+// reach makes r stand at off, or after off if recent has the content from off on.
 func (u *unpacked) reach(off int64) error {
 	if u.r == nil || off < u.at-int64(len(u.recent)) || off > u.at+u.points.every {
 		p := u.points.before(off)
@@ -156,8 +156,8 @@ func readAll(r io.Reader, b []byte) (int, error) {
 	return n, err
 }
 
-// idle are readings of compressed files whose range is read. The next lease often goes
-// on where the one before ended; then nothing is unpacked twice.
+// idle has readings of compressed files whose range was read to its end. The next lease often
+// goes on where the one before ended; then nothing is unpacked twice.
 type idle struct {
 	mu     sync.Mutex
 	list   []idleReading // the newest last

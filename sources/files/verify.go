@@ -26,7 +26,7 @@ type verified struct {
 type fileKey struct{ device, inode uint64 }
 
 type verdict struct {
-	turn  chan struct{} // held by the one who hashes
+	turn  chan struct{} // held while the file is hashed
 	stamp stamp
 	seen  time.Time // when stamp was seen first
 	print uint64

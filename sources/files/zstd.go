@@ -8,9 +8,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unzstd reads the frames of a zstd file (RFC 8878), one after the other. Each frame is
-// a restart point; inside a frame there is none. Skippable frames, such as the table of
-// the seekable format, are passed.
+// unzstd reads the frames of a zstd file (RFC 8878), one after the other. Each frame is a
+// restart point; inside a frame there is none. Skippable frames, such as the table of the
+// seekable format, are skipped.
 type unzstd struct {
 	f        io.ReaderAt
 	notes    notes
@@ -57,7 +57,7 @@ func (z *unzstd) Read(p []byte) (int, error) {
 	}
 }
 
-// frame begins the next frame, or says io.EOF.
+// frame begins the next frame, or returns io.EOF.
 func (z *unzstd) frame() error {
 	for z.next < z.end {
 		fr, err := zstdFrameAt(z.f, z.next, z.end)
@@ -154,8 +154,8 @@ func zstdFrameAt(f io.ReaderAt, at, end int64) (zstdFrame, error) {
 	return fr, nil
 }
 
-// zstdLength is what a file unpacks to, by its frames' headers alone; known is false if
-// a frame does not say. Points are noted on the way.
+// zstdLength returns the length of the unpacked content, from the headers of the frames alone;
+// known is false if a frame does not have it. Points are noted on the way.
 func zstdLength(f io.ReaderAt, size int64, n notes) (length int64, known bool, err error) {
 	any := false
 	for at := int64(0); at < size; {
