@@ -126,8 +126,8 @@ func (c *cursor) Close() error {
 	return nil
 }
 
-// Next hands out the records of one answer, or as many of its decompressed batches as fit
-// in one arena. An offset without a record counts to the record before it.
+// Next hands out the records of one answer, or as many of its decompressed batches as fit in
+// one arena. An offset without a record is acked with the record before it.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	if c.failed != nil {
 		return c.failed

@@ -9,10 +9,10 @@
 // positions of batches are known, not only those of records. Records are parsed where they
 // lie in the answer, and every length is checked.
 //
-// A partition with an end is listed as one sealed segment, up to its end at that time. A
-// source that is opened again with known segments lists one more if the end is further by
-// then. A live partition is one segment that grows. An offset without a
-// record (control, aborted or compacted) counts to the record before it.
+// A partition with an end is listed as one sealed segment, up to its end at that time. A source
+// that is opened again with known segments lists one more if the end is further by then. A live
+// partition is one segment that grows. An offset without a record (control, aborted or
+// compacted) is acked with the record before it.
 //
 // It needs Kafka 3.1 or newer, or a broker that speaks Fetch v13, Metadata v12, ListOffsets v7
 // and OffsetForLeaderEpoch v4.

@@ -35,9 +35,9 @@ type epochs struct {
 	mu    sync.Mutex // guards what follows
 	runs  map[sources.PartitionID][]run
 	heads map[sources.PartitionID]reached
-	// before has the leaders that were replaced, and whose end at the new leader Compare has
-	// not asked for yet. If a partition had several of them, the first one counts: its
-	// records end first.
+	// before has leaders that were replaced. Compare has not asked the new leader yet up to
+	// which offset it has their records. If several leaders of a partition were replaced, the
+	// first one counts, because its records end first.
 	before map[partition]reached
 }
 

@@ -111,8 +111,8 @@ func answered(code int16, what string) error {
 	return passing(kafkago.Error(code), fmt.Errorf("%s: %w", what, kafkago.Error(code)))
 }
 
-// passing is err as what its code means. An answer may be another one soon if Kafka's own
-// client tries it again; kafka-go does not count BrokerNotAvailable and ReplicaNotAvailable.
+// passing makes err temporary if Kafka's own client would try again after this code. kafka-go's
+// Temporary is false for BrokerNotAvailable and ReplicaNotAvailable, so they are named here.
 func passing(code kafkago.Error, err error) error {
 	switch {
 	case code == kafkago.LeaderNotAvailable, code == kafkago.BrokerNotAvailable, code == kafkago.ReplicaNotAvailable:

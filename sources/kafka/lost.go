@@ -84,5 +84,5 @@ func (c *cursor) topicGone(ctx context.Context) error {
 	case len(topics) == 1 && topics[0].code == codeUnknownTopic:
 		return &sources.Changed{Range: rest, Name: c.p.String(), What: "the topic was deleted"}
 	}
-	return temporary(fmt.Errorf("%s: nobody can say what became of the topic", c.p))
+	return temporary(fmt.Errorf("%s: Kafka does not say whether the topic still exists", c.p))
 }

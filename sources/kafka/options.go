@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	fetchMost    = 4 << 20   // most bytes that one request asks for
-	fetchLeast   = 64 << 10  // least bytes, however short the range
-	arenaMost    = 8 << 20   // bytes of decompressed batches in one Batch, about
-	sparesMost   = 2         // buffers of closed cursors that are kept for the next cursors
-	inflatedMost = 256 << 20 // bytes of one batch, decompressed
-	headWithin   = 20 * time.Second
-	topicWithin  = 3 * time.Second // for a new topic to be known to every broker
+	fetchMost    = 4 << 20          // most bytes that one request asks for
+	fetchLeast   = 64 << 10         // least bytes, however short the range
+	arenaMost    = 8 << 20          // bytes of decompressed batches in one Batch, about
+	sparesMost   = 2                // buffers of closed cursors that are kept for the next cursors
+	inflatedMost = 256 << 20        // bytes of one batch, decompressed
+	headWithin   = 20 * time.Second // for a new leader to know its last stable offset
+	topicWithin  = 3 * time.Second  // for a new topic to be known to every broker
 )
 
 // Options opens a dataset. Brokers, Topics and MaxRecord are required.

@@ -39,11 +39,11 @@ type policy struct {
 	at       time.Time     // when it was asked for
 }
 
-// Keeps asks each leader once for where its logs begin and end, some times for the first
-// record after a moment, and for sizes if a topic has retention.bytes.
+// Keeps asks each leader once where its logs begin and end, a few times for the first record
+// after a moment, and for sizes if a topic has retention.bytes.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	all, err := s.keeps(ctx, marks, ahead)
-	if _, changed := errors.AsType[*sources.Changed](err); changed { // between two questions: now it is known which topic
+	if _, changed := errors.AsType[*sources.Changed](err); changed { // a topic went between two requests; now it is known which one
 		return s.keeps(ctx, marks, ahead)
 	}
 	return all, err
@@ -183,7 +183,7 @@ func (k *keeps) ages(ctx context.Context, s *Source, policies map[string]policy,
 	var open []*search
 	for i, p := range k.parts {
 		if age := policies[p.name].age; age != sources.Never && k.kept[i].Err == nil {
-			k.kept[i].ByAge = age // nothing that is there now is deleted later because of its age
+			k.kept[i].ByAge = age // no present record stays longer because of its age
 			open = append(open, &search{i: i, age: age, high: age, fine: max(ahead/32, 100*time.Millisecond)})
 		}
 	}
@@ -228,8 +228,8 @@ type search struct {
 	whole     bool // the time age itself was tried
 }
 
-// next returns the time to try: first the whole age, then eighths of high while nothing
-// stays, then the middle of low and high.
+// next returns the time to try: first the whole age, then an eighth of high as long as low is
+// 0, then the middle of low and high.
 func (q *search) next() time.Duration {
 	switch {
 	case !q.whole:

@@ -12,7 +12,7 @@ var _ sources.Dater = (*Source)(nil)
 // Since asks the leaders for the first offset whose record has that time or a later one. With
 // times that producers set, records after it may be older; none before it is newer.
 func (s *Source) Since(ctx context.Context, ids []sources.PartitionID, t time.Time) ([]sources.Position, error) {
-	bounds, err := s.Bounds(ctx, ids) // first: a record that comes meanwhile is not passed over
+	bounds, err := s.Bounds(ctx, ids) // first, so that a record that comes meanwhile is not skipped
 	if err != nil {
 		return nil, err
 	}

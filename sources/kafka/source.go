@@ -19,7 +19,7 @@ type Source struct {
 	brokers.List[partition]
 	o      Options
 	client *client
-	clock  wallclock.Clock // by which retention is foretold
+	clock  wallclock.Clock // for the forecast of retention
 
 	// perOffset is the estimated bytes of an offset, from what was read.
 	perOffset atomic.Int64

@@ -19,7 +19,7 @@ import (
 // last stable offsets, below which no transaction is open, and a topic that Kafka compacts
 // is refused. Offsets without a record make a block shorter, for every reader alike.
 //
-// It commits nothing: what is settled of it is not a prefix of Kafka's partitions.
+// It commits nothing, because its settled records are not a prefix of each Kafka partition.
 type Whole struct {
 	s *Source
 
@@ -37,7 +37,7 @@ var (
 // newWhole makes a source. It does not connect yet.
 func newWhole(o Options) (*Whole, error) {
 	if o.live() {
-		return nil, fmt.Errorf("dataset %s: topics without an end cannot be dealt out", o.Dataset)
+		return nil, fmt.Errorf("dataset %s: bit_exact needs topics with an end; remove bit_exact, or set kafka.end to latest or a time", o.Dataset)
 	}
 	known := slices.Clone(o.Known)
 	s, err := Open(o)
