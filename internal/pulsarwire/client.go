@@ -126,7 +126,7 @@ func (c *Client) find(ctx context.Context, topic string) (*conn, error) {
 		conn, err := c.connect(ctx, to)
 		if err != nil {
 			if to.host == host && ctx.Err() == nil {
-				c.turn.Add(1) // another of the hosts may do better
+				c.turn.Add(1) // the next try asks another of the hosts
 			}
 			return nil, err
 		}

@@ -5,7 +5,7 @@ import (
 )
 
 // Commands by BaseCommand.Type. The field of BaseCommand that holds a command has the same
-// number, but those of LOOKUP and some others that we do not use.
+// number as its type.
 const (
 	cmdConnect        = 2
 	cmdConnected      = 3

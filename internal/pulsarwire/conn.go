@@ -13,8 +13,8 @@ import (
 
 const writeWithin = 10 * time.Second
 
-// began is what a connection's times count from. By the wall clock, a broker that is silent
-// would go unnoticed for hours if somebody set that clock back.
+// began is what a connection's times count from. With the wall clock, a silent broker would go
+// unnoticed for hours if somebody set that clock back.
 var began = time.Now()
 
 // conn is one connection. One goroutine reads it, one sends pings.
@@ -179,7 +179,7 @@ func (k *conn) write(command fields) error {
 	return err
 }
 
-// send is write; a connection that cannot send has ended.
+// send is write. If that fails, it ends the connection.
 func (k *conn) send(command fields) {
 	if err := k.write(command); err != nil {
 		k.fail(err)
@@ -213,7 +213,7 @@ func (k *conn) ask(ctx context.Context, request uint64, what fields) (command, e
 	}
 }
 
-// read takes what comes until the connection ends.
+// read handles what comes, until the connection ends.
 func (k *conn) read() {
 	var scratch []byte
 	for {
@@ -297,7 +297,7 @@ func (k *conn) subscribe(ctx context.Context, topic string, ledger, entry int64)
 	k.mu.Unlock()
 	request := k.c.ids.Add(1)
 	if _, err := k.ask(ctx, request, subscribeCommand(topic, subscription(id), id, request, ledger, entry)); err != nil {
-		if k.forget(id); k.why() == nil { // the broker may have it all the same
+		if k.forget(id); k.why() == nil { // the broker may have opened it all the same
 			k.send(closeConsumerCommand(id, k.c.ids.Add(1)))
 		}
 		return nil, err

@@ -74,8 +74,8 @@ type singleMetadata struct {
 	key        []byte // memory of a key that was encoded
 }
 
-// decodeKey gives a key that its producer set as bytes: Pulsar stores it as base64 text. A key
-// that is no such text stays as it is stored.
+// decodeKey decodes a key that its producer set as bytes: Pulsar stores it as base64 text. A
+// key that is no such text stays as it is stored.
 func (e *Entry) decodeKey(m *Message) {
 	if m.Key == nil {
 		return
@@ -111,7 +111,7 @@ func (e *Entry) count() int64 {
 	return n
 }
 
-// split returns the parts of the frame behind the command.
+// split returns the parts of the frame after the command.
 func (e *Entry) split(check bool) (metadata, payload []byte, err error) {
 	b := e.frame
 	take := func(what string) []byte {
@@ -196,10 +196,11 @@ func (e *Entry) Open(most int64) error {
 	return e.inflate(most)
 }
 
-// Stored is what the entry has as stored: of an entry that is a part of a message.
+// Stored returns the stored bytes of an entry that is a part of a message.
 func (e *Entry) Stored() []byte { return e.payload }
 
-// Assembled makes the last part of a message the message, of all parts as stored.
+// Assembled turns the last part of a message into the whole message. stored has the stored
+// bytes of all parts.
 func (e *Entry) Assembled(stored []byte, most int64) error {
 	e.payload = stored
 	return e.inflate(most)
@@ -213,7 +214,7 @@ func (e *Entry) inflate(most int64) error {
 	switch {
 	case e.codec == 0:
 		return nil
-	case e.size == 0: // codecs make some bytes of none
+	case e.size == 0: // codecs write some bytes even for an empty payload
 		e.payload = e.payload[:0]
 		return nil
 	}

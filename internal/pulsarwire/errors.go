@@ -43,8 +43,8 @@ func (e *TooLarge) Error() string {
 	return fmt.Sprintf("the entry has %d bytes uncompressed, the limit is %d", e.Size, e.Limit)
 }
 
-// ErrMoved ends a Reader whose topic the broker does not have any more. Another Reader goes
-// on at the broker that has it then, or says that it is deleted.
+// ErrMoved ends a Reader whose topic the broker does not have any more. A new Reader goes on at
+// the broker that has the topic then, or fails because the topic is deleted.
 var ErrMoved = errors.New("the broker has closed the reader: the topic is moved, unloaded or deleted")
 
 var errClosed = errors.New("the connections to Pulsar are closed")

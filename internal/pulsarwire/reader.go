@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Reader gets the entries of a topic from the one on with which it began. A broker sends
-// entries only against permits. It takes one permit back for each message, and looks before
-// it reads entries only: so with 16 permits it sends up to 16 entries, whatever they hold,
-// and then waits until all of their messages are permitted. Permit says how many entries may
-// come, and Reader counts messages for it.
+// Reader gets the entries of a topic, from the one with which it began. A broker needs permits
+// to send entries: each message uses one. But before it sends, it compares its permits with the
+// number of entries only. Example: with 16 permits it sends up to 16 entries. If they have 100
+// messages, it is 84 permits short, and sends nothing until it has got more than these. Permit
+// says how many entries may come, and Reader counts messages for it.
 type Reader struct {
 	conn  *conn
 	id    uint64
@@ -81,11 +81,11 @@ func (r *Reader) Next() (e Entry, ok bool, err error) {
 	return e, true, nil
 }
 
-// Permit lets the broker send until about so many entries have come that Next did not
-// return yet. If messages is not 0, an entry has about so many on average, and the broker
-// may be asked for messages; otherwise it is asked for entries one by one, which it exceeds
-// by nothing, but must be asked for more often. It does nothing while half of them are
-// there or on their way.
+// Permit lets the broker send until about so many entries have come that Next did not return
+// yet. If messages is not 0, it is how many messages an entry has on average, and Permit counts
+// messages: the broker may send more than was asked for. With 0 it counts entries: the broker
+// sends no more than was asked for, but must be asked more often. Permit does nothing while
+// half of them are there or on their way.
 func (r *Reader) Permit(entries int64, messages float64) {
 	r.mu.Lock()
 	have, want := int64(len(r.queue)), entries

@@ -1,7 +1,7 @@
 package pulsar
 
 // This file bounds how much a Reader fetches ahead of us: no more entries than the range has,
-// and no more than aheadBytes hold, and what a broker reads at once.
+// and about aheadBytes. A broker may send readAtOnce entries more.
 const (
 	aheadBytes   = 4 << 20
 	entriesFirst = 16 // while the sizes of a partition's entries are not known

@@ -18,7 +18,7 @@ import (
 
 const (
 	partsMost  = 16       // messages of one Reader that wait for their other chunks
-	partsBytes = 64 << 20 // or 2*MaxRecord, if that is more: their bytes, of all Readers of a source
+	partsBytes = 64 << 20 // most bytes of all such messages of a source; 2*MaxRecord, if that is more
 	partWithin = 2 * operationWithin
 )
 
@@ -37,10 +37,10 @@ type part struct {
 	stored []byte
 }
 
-// add takes a chunk that is not the last. A producer whose connection ends sends chunks again
-// that are stored already: those are passed over. The first chunk begins the message anew,
-// because it may be another message of a producer that was started again. Of a message that
-// is too large nothing is kept: its last chunk says so too.
+// add takes a chunk that is not the last. If its connection ends, a producer sends chunks again
+// that are stored already: add skips them. The first chunk begins the message anew, because it
+// may belong to another message of a producer that was started again. add keeps nothing of a
+// message that is too large: its last chunk says the size too.
 func (a *parts) add(e *pulsarwire.Entry) {
 	c := e.Chunk
 	p := a.take(c.UUID)
@@ -61,7 +61,7 @@ func (a *parts) add(e *pulsarwire.Entry) {
 	a.put(p)
 }
 
-// whole returns what the message that ends with chunk e has, as stored, if all other chunks
+// whole returns all stored bytes of the message that ends with chunk e, if all its other chunks
 // have come.
 func (a *parts) whole(e *pulsarwire.Entry) ([]byte, bool) {
 	p := a.take(e.Chunk.UUID)
@@ -271,7 +271,7 @@ func (c *cursor) firstChunk(ctx context.Context, uuid string) (ledger, entry int
 				return 0, 0, c.beganBefore(l.Ledgers[0].Ledger)
 			}
 			c.s.lookbacks.keep(lookback{c.spot(), ledger, entry + 1})
-			return 0, 0, c.silent(ctx, fmt.Errorf("the first chunk of the message that ends at entry %d:%d is looked for, and the broker does not know entry %d:%d, whose ledger is there",
+			return 0, 0, c.silent(ctx, fmt.Errorf("while the first chunk of the message that ends at entry %d:%d is looked for, the broker does not know entry %d:%d, although its ledger is there",
 				c.ledger, entryOf(c.at), ledger, entry), ledger, entry, false)
 		case err != nil:
 			c.s.lookbacks.keep(lookback{c.spot(), ledger, entry + 1})

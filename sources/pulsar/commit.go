@@ -224,8 +224,8 @@ func (l *layout) normal(m messageAt) messageAt {
 	return m
 }
 
-// Release removes both subscriptions of all topics. A topic that is gone took them along, and
-// one whose broker refuses keeps none of the others from it.
+// Release removes both subscriptions of all topics. A topic that is gone has none any more. If
+// a broker refuses, Release goes on with the other topics.
 func (s *Source) Release(ctx context.Context) error {
 	if err := s.Usable(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *Source) release(ctx context.Context, topic string) error {
 	return errors.Join(errs...)
 }
 
-// each calls do for every partition, so many at a time. One that fails stops no other.
+// each calls do for every partition, atOnce at a time. If one fails, the others go on.
 func (s *Source) each(ctx context.Context, atOnce int, ids []sources.PartitionID, do func(context.Context, partition) error) error {
 	errs := make([]error, len(ids))
 	var g errgroup.Group

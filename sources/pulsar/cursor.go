@@ -20,13 +20,13 @@ const (
 
 	inflatedLeast = 64 << 20 // see inflatedMost
 
-	movedWithin = operationWithin        // after a broker gave a topic up, so long another is looked for
+	movedWithin = operationWithin        // how long another broker is looked for after one gave the topic up
 	movedRest   = 100 * time.Millisecond // before each try
 
 	quietOpen  = 10 * time.Millisecond  // after so long without a first message, a live cursor asks whether it stands at the head
 	quietFirst = 200 * time.Millisecond // after so long without a message, the admin API is asked why
 	quietMost  = 5 * time.Second        // the wait doubles up to here; of a live cursor it stays there while nothing is odd
-	askEvery   = 50 * time.Millisecond  // the live cursors of a source that wait ask no more often, all together
+	askEvery   = 50 * time.Millisecond  // all waiting live cursors of a source together ask no more often
 	realTries  = 3                      // so often a message may exist and not come, before the Reader is opened again
 )
 
@@ -239,8 +239,8 @@ func (c *cursor) peek(ctx context.Context, wait bool) (*pulsarwire.Entry, error)
 // quieter doubles the wait for an entry.
 func (c *cursor) quieter() { c.quiet = min(2*c.quiet, max(quietMost, c.share())) }
 
-// share is how long a cursor of a live topic waits at most before it asks the admin API
-// again: the longer, the more cursors there are, so that all together ask every askEvery.
+// share is how long a cursor of a live topic waits at most before it asks the admin API again.
+// It grows with the number of cursors, so that all of them together ask once in askEvery.
 func (c *cursor) share() time.Duration {
 	if !c.s.o.live() {
 		return 0
@@ -429,16 +429,17 @@ func (c *cursor) missing(why error) error {
 	return c.again(why, times, times >= opensMost)
 }
 
-// silent is missing for a message of which nothing came, because of an entry. known says that
-// the admin API knows the entry.
+// silent is missing for a message that did not come because of an entry: its own, or one in
+// which its first chunk was looked for. known says that the admin API knows that entry. The
+// message counts as malformed only if the broker is not just slow.
 func (c *cursor) silent(ctx context.Context, why error, ledger, entry int64, known bool) error {
 	times, lasts := c.s.tries.failed(c.spot(), c.began)
 	enough := times >= opensMost && lasts >= c.s.tries.silence
 	return c.again(why, times, enough && c.answersBehind(ctx, ledger, entry, known))
 }
 
-// answersBehind says whether a broker gives an entry after this one, so it is not slow.
-// If nothing lies there, it must at least know the entry.
+// answersBehind says whether a broker gives an entry after this one, so that it is not just
+// slow. If there is no later entry, the broker must at least know this one.
 func (c *cursor) answersBehind(ctx context.Context, ledger, entry int64, known bool) bool {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// entryKind says what an entry is from which no message came.
+// entryKind says what kind of entry it is that gave no message.
 type entryKind uint8
 
 const (
@@ -237,7 +237,7 @@ func (c *cursor) written(ctx context.Context) error {
 	return c.found(ctx)
 }
 
-// found is written without the question whether the topic is still the planned one.
+// found is written without the check that the topic is still the planned one.
 func (c *cursor) found(ctx context.Context) error {
 	l, err := c.s.layoutOf(ctx, c.p)
 	if err != nil {

@@ -25,10 +25,10 @@ const (
 	tokenEarly  = time.Minute      // so long before it expires, another one is asked for
 )
 
-// issuer logs in with the tokens of an OAuth2 issuer. The official provider waits for an
-// issuer that never answers as long as that lasts, and nothing can end the wait. Here one
-// goroutine asks, for at most 2*tokenWithin, and whoever needs the token waits no longer than
-// tokenWithin, its context or close. All clients of a source share the token.
+// issuer logs in with the tokens of an OAuth2 issuer. If the issuer never answers, the official
+// provider waits for ever, and nothing can end the wait. Here one goroutine asks, for at most
+// 2*tokenWithin. A caller that needs the token waits at most for tokenWithin, and no longer
+// than until its context ends or close is called. All clients of a source share the token.
 type issuer struct {
 	o      OAuth2
 	key    oauth2.KeyFile

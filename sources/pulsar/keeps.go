@@ -190,7 +190,7 @@ func (s *Source) policyOf(ctx context.Context, p partition) (policy, error) {
 		return q, err
 	case err != nil:
 		q = policy{refreshed: q.refreshed,
-			blind: fmt.Sprintf("the policies of %s are not told, so deletion by a TTL or a backlog quota is not foreseen: %v", shortName(topic), err)}
+			blind: fmt.Sprintf("Pulsar does not tell the policies of %s, so deletion by a TTL or a backlog quota is not foreseen: %v", shortName(topic), err)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

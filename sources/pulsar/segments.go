@@ -174,9 +174,9 @@ func (s *Source) resolve(ctx context.Context, p partition, e End, name string, l
 }
 
 // visible returns the position after the last message that a reader can see. From the first
-// message of an open transaction on nothing can be seen, also what belongs to none. Pulsar's
-// last message id does not say so. If Pulsar has begun another ledger since the ledgers were
-// asked for, visible asks for them again.
+// message of an open transaction on, no message can be seen, not even one outside of
+// transactions. Pulsar's last message id does not say so. If Pulsar has begun another ledger
+// since the ledgers were asked for, visible asks for them again.
 //
 // Just after it has loaded a topic, Pulsar does not know yet which transactions are open, and
 // says of all messages that they belong to one. So if something is hidden, visible asks again
@@ -228,7 +228,7 @@ func (s *Source) shown(ctx context.Context, p partition, l *layout) (pos sources
 			return true
 		}
 		info, err := s.entry(ctx, p, ledger, entry)
-		if err != nil && !isNotFound(err) { // what was deleted was seen
+		if err != nil && !isNotFound(err) { // a deleted entry could be seen
 			failed = err
 		}
 		return info.hidden
@@ -236,7 +236,7 @@ func (s *Source) shown(ctx context.Context, p partition, l *layout) (pos sources
 	if !hidden(m.Ledger, m.Entry) {
 		return position(m.Ledger, at(m.Entry+1, 0)), false, failed
 	}
-	// All after the first hidden entry are hidden, so it is looked for by halves.
+	// All entries after the first hidden one are hidden, so a binary search finds it.
 	var some []ledgerInfo
 	for _, g := range l.Ledgers {
 		if g.Ledger == m.Ledger {

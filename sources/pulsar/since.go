@@ -26,7 +26,7 @@ func (s *Source) Since(ctx context.Context, ids []sources.PartitionID, t time.Ti
 			if err != nil {
 				return err
 			}
-			l, err := s.layoutOf(ctx, p) // first: a message that comes meanwhile is not passed over
+			l, err := s.layoutOf(ctx, p) // first, so that a message that comes meanwhile is not skipped
 			if err != nil {
 				return err
 			}

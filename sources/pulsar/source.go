@@ -20,7 +20,7 @@ import (
 
 const (
 	askAtOnce   = 8 // requests to the admin API at a time
-	asideAtOnce = 2 // of those that nobody waits for in a live topic: they must not slow the broker's messages down
+	asideAtOnce = 2 // of those in a live topic that no reader waits for: they must not slow the broker's messages down
 )
 
 // Source reads the topics of one dataset. Its goroutines end with Close.
@@ -28,7 +28,7 @@ type Source struct {
 	brokers.List[partition]
 	o     Options
 	admin *admin
-	clock wallclock.Clock // by which deletion is foretold
+	clock wallclock.Clock // for the forecast of deletion
 
 	ending  sync.WaitGroup // Readers that are being opened or closed
 	asks    chan struct{}  // taken by a cursor while it asks the admin API why nothing comes
@@ -240,7 +240,7 @@ func (s *Source) knownAs(topic string) (int64, bool) {
 
 func madeAgain(was partition, name string, r sources.Range, now partition) error {
 	return &sources.Changed{Range: r, Name: name,
-		What: fmt.Sprintf("the topic was deleted and made again: it was made at %s, and what is there now at %s", was.createdAt(), now.createdAt())}
+		What: fmt.Sprintf("the topic was deleted and made again: it was made at %s, and the present one at %s", was.createdAt(), now.createdAt())}
 }
 
 func deleted(name string, r sources.Range) error {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	opensMost = 3   // so often an entry is read
+	opensMost = 3   // so often an entry is read before it counts as damaged
 	triesMost = 256 // entries that are counted
 
 	// If nothing comes after an entry, the broker may only be slow. Then the entry is tried
