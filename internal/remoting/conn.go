@@ -19,8 +19,8 @@ const (
 	readBuffer  = 64 << 10
 )
 
-// began is what a connection's times count from. By the wall clock, a broker that is silent
-// would be kept for hours if somebody set that clock back.
+// began is what a connection's times count from. With the wall clock, the connection to a
+// silent broker would be kept for hours if somebody set that clock back.
 var began = time.Now()
 
 // conn is one connection. One goroutine reads it; it ends with close.
@@ -103,7 +103,7 @@ func (c *conn) write(ctx context.Context, frames []byte) error {
 	_ = c.net.SetWriteDeadline(time.Now().Add(writeWithin))
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetWriteDeadline(time.Unix(1, 0)) })
 	_, err := c.net.Write(frames)
-	ended := !stop() // the deadline may still be moved, under somebody else's request
+	ended := !stop() // the function may still move the deadline, during the next request
 	if err == nil && !ended {
 		return nil
 	}

@@ -25,9 +25,9 @@ var ErrNotTold = errors.New("the broker does not say how far its queues are behi
 // Dispatched returns when the queues of a broker show every message whose sender had
 // its answer before the call.
 //
-// It is exact for 5.3.3 with its usual settings. It is not where
-// enableBuildConsumeQueueConcurrently or transientStorePoolEnable is set: what the broker
-// tells of itself does not include what lies between its threads there.
+// It is exact for 5.3.3 with its usual settings. It is not exact if
+// enableBuildConsumeQueueConcurrently or transientStorePoolEnable is set, because then the
+// broker's figures leave out messages on the way between its threads.
 func (c *Client) Dispatched(ctx context.Context, addr string) error {
 	var stored int64    // the commit log reached this far at the first look
 	var comparable bool // both figures speak of the same end of the commit log
@@ -60,8 +60,8 @@ func (c *Client) Dispatched(ctx context.Context, addr string) error {
 			if code := CodeOf(err); err != nil && code != NoPermission {
 				return err
 			}
-			// Otherwise a broker dispatches less than its commit log holds: what is
-			// flushed, or what replicas have.
+			// With other settings a broker dispatches less than its commit log holds: only what
+			// is flushed, or what replicas have.
 			comparable = conf["flushDiskType"] == "ASYNC_FLUSH" && conf["enableControllerMode"] != "true" && conf["duplicationEnable"] != "true"
 		}
 		select {

@@ -14,7 +14,7 @@ import (
 const (
 	frameMost   = 512 << 20 // a longer frame is damage
 	headerMost  = 8 << 20
-	bodyAtOnce  = 1 << 20 // memory is taken as bytes come, not as a length claims
+	bodyAtOnce  = 1 << 20 // memory grows as bytes come; the length in the frame may be wrong
 	flagAnswer  = 1
 	flagOneWay  = 2
 	language    = "GO"
@@ -96,7 +96,7 @@ func grow(b []byte, n int) []byte {
 	return more
 }
 
-// notEOF: in the middle of a frame an end is not a good one.
+// notEOF: the end of the connection in the middle of a frame is an error.
 func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -25,7 +25,7 @@ const (
 	fellWithin     = 15 * time.Second // a head that fell may rise again for so long; less than the master's patience
 	comparedAtOnce = 64               // queues
 	flightMost     = 16 << 20         // bytes that are asked for at once, about
-	sizeLeast      = 64 << 10         // what a message of unknown size counts at least
+	sizeLeast      = 64 << 10         // a message of unknown size counts as at least so many bytes
 	sizeUnknown    = 4 << 20          // RocketMQ takes no larger messages by default (maxMessageSize)
 	comparedBytes  = 8 << 20          // per second, of messages that are fetched only to be compared
 )
@@ -40,10 +40,10 @@ type look struct {
 	there      bool              // that message is still there
 }
 
-// Compare fetches the remembered message of each queue whose head has moved, whose broker
-// was connected to again or has another address, or whose head fell. If another message has
-// its offset, all after the last remembered message that is still there may be others. If
-// none is, it returns those from the first one on that is another.
+// Compare fetches the remembered message of each queue whose head has moved, whose broker was
+// connected to again or has another address, or whose head fell. If another message has its
+// offset, Compare returns all offsets after the last remembered message that is still there. If
+// none is, it returns those from the first remembered message that was replaced.
 func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	if err := s.Usable(ctx); err != nil {
 		return nil, err
@@ -97,15 +97,15 @@ func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
 	return found, errors.Join(ctx.Err(), unanswered)
 }
 
-// unlessBlind returns err or the one before it, if another try may help. An error that stays
-// is logged once: nothing can be compared then, and readers meet the same error.
+// unlessBlind returns err if another try may help, otherwise before. An error that will stay is
+// logged once: nothing can be compared then, and readers meet the same error.
 func (s *Source) unlessBlind(err, before error) error {
 	if _, again := errors.AsType[*sources.Temporary](err); again {
 		return err
 	}
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		s.blind.Do(func() {
-			s.o.Logger.Warn("messages cannot be compared with those that were there before: if the broker loses some, and others get their offsets, nobody tells it", "why", err)
+			s.o.Logger.Warn("messages cannot be compared with earlier ones: if the broker loses some, and others get their offsets, that stays unnoticed", "why", err)
 		})
 	}
 	return before
@@ -214,9 +214,9 @@ func (s *Source) endLook(ctx context.Context, l *look) (r *sources.Replaced, byt
 	return nil, bytes, nil
 }
 
-// parted returns all after the last remembered message that is still there. If none is, it
-// returns no message below those that are known to be others: to name too much would stop a
-// dataset that has lost nothing.
+// parted returns all offsets after the last remembered message that is still there. If none is,
+// it returns those from the first remembered message that is known to be replaced. It names no
+// more, because that could stop a dataset that has lost nothing.
 func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error) {
 	from, stay := l.h.traces[l.at].offset, 0
 	for i := l.at - 1; i >= 0; i-- {
@@ -240,8 +240,8 @@ func (s *Source) parted(ctx context.Context, l *look) (*sources.Replaced, error)
 	return s.takenBack(l, from, stay), nil
 }
 
-// fallen returns what a head that stays below an earlier one has taken back. A broker that
-// has just started may not know yet how far its queue reaches.
+// fallen returns the messages that are gone because the head stays below an earlier one. A
+// broker that has just started may not know yet how far its queue reaches.
 func (s *Source) fallen(ctx context.Context, l *look) (*sources.Replaced, error) {
 	s.mu.Lock()
 	since, lowest := l.h.fell, l.h.lowest
@@ -268,8 +268,8 @@ func (s *Source) fallen(ctx context.Context, l *look) (*sources.Replaced, error)
 }
 
 // shows waits until the queues of a broker show every message. One Compare waits once for each
-// broker, and no longer than for an answer: nothing else is told meanwhile. If the broker does
-// not get so far, the next Compare waits again.
+// broker, and no longer than for an answer, because it reports nothing else meanwhile. If the
+// broker needs longer, the next Compare waits again.
 func (s *Source) shows(ctx context.Context, addr string) (bool, error) {
 	if shows, asked := s.upToDate[addr]; asked {
 		return shows, nil

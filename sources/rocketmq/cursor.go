@@ -30,7 +30,7 @@ type cursor struct {
 	at      int64 // the next offset wanted
 	flight  pulls
 	replica remoting.Replica // the one to ask; without Addr: not chosen yet
-	word    bool             // the master's word is needed: no other replica will do
+	word    bool             // only the master's answer will do
 	now     []byte           // the rest of an answer: whole messages from c.at on
 	held    []byte           // the whole answer
 	nowFrom int64            // its request was for [nowFrom, nowEnd)
@@ -87,7 +87,7 @@ func (c *cursor) done() {
 	c.now, c.held = nil, nil
 }
 
-// Next hands out the records of some answers. An offset without a record for us counts to
+// Next hands out the records of some answers. An offset without a record for us is acked with
 // the record before it.
 func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	if c.failed != nil {

@@ -13,7 +13,7 @@ type history struct {
 	end       int64     // after the last of traces
 	fell      time.Time // since when head is below end; zero: it is not
 	lowest    int64     // the lowest head since then
-	fresh     bool      // they were returned after the last Compare: the broker answers
+	fresh     bool      // low and head were returned after the last Compare: the broker answers
 
 	// Only Compare uses these.
 	traces []trace // of messages that were just before heads, in the order of their offsets
@@ -59,8 +59,8 @@ func (s *Source) hasFallen(h *history) bool {
 	return !h.fell.IsZero()
 }
 
-// likely is the size that a message counts which was not fetched yet: that of the largest one
-// that is remembered.
+// likely is the assumed size of a message that was not fetched yet: that of the largest
+// remembered one.
 func (h *history) likely() int {
 	if len(h.traces) == 0 {
 		return sizeUnknown

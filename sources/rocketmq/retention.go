@@ -189,9 +189,9 @@ func (q *policy) read(ctx context.Context, c *remoting.Client, addr string, conf
 }
 
 // fullAt returns the lowest of the three ratios, in percent, from which on a broker cleans up
-// because its disk is full. known is false if it names none of them. The last two delete
-// whatever the age of a file. The broker keeps each within limits, whatever is configured, and
-// an older one does not name the second: it uses 85.
+// because its disk is full. known is false if the configuration has none of them. Above the
+// second or the third, a broker deletes files of any age. It keeps each ratio within limits,
+// whatever is configured. An older broker does not name the second one, and uses 85.
 func fullAt(config map[string]string) (most float64, known bool) {
 	most = 85
 	for _, ratio := range []struct {

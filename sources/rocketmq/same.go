@@ -25,7 +25,8 @@ func (s *Source) leave(id sources.PartitionID, t trace) {
 	s.left[id] = all[max(0, len(all)-leftMost):]
 }
 
-// passed remembers a message that was read, so that parted finds where others begin.
+// passed remembers a message that was read, so that parted finds from where on messages were
+// replaced.
 func (s *Source) passed(id sources.PartitionID, t trace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,7 @@ func (c *cursor) remember(ctx context.Context) {
 		return
 	}
 	c.asked = true
-	if m, b, err := c.s.one(ctx, c.p, c.at-1); err == nil { // without it the master's looks have to do
+	if m, b, err := c.s.one(ctx, c.p, c.at-1); err == nil { // otherwise only the master compares messages
 		c.last, c.read = m.trace(b), true
 	}
 }

@@ -114,7 +114,7 @@ func (w *showed) all(addr string) (listing int, done bool) {
 	return w.listing, w.brokers[addr]
 }
 
-// add takes in that the broker's queues show everything, unless another listing has begun.
+// add notes that the broker's queues show everything, unless another listing has begun.
 func (w *showed) add(addr string, listing int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

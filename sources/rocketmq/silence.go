@@ -11,15 +11,15 @@ import (
 // one cursor asks it again.
 const silentFor = 30 * time.Second
 
-// silence has the replicas that did not answer. It is of the Source and not of a cursor: after
-// an error the agent opens another cursor, which must not wait for the same replica again. A
-// name server tells of a replica that hangs for two minutes.
+// silence has the replicas that did not answer. It belongs to the Source and not to a cursor:
+// after an error the agent opens another cursor, which must not wait for the same replica
+// again. The name servers still list a replica for two minutes after it hangs.
 type silence struct {
 	mu    sync.Mutex
 	until map[string]time.Time // by address: until then another replica is asked
 }
 
-// note takes in that a replica did not answer.
+// note notes that a replica did not answer.
 func (w *silence) note(addr string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -29,7 +29,7 @@ func (w *silence) note(addr string) {
 	w.until[addr] = time.Now().Add(silentFor)
 }
 
-// ends takes in that a replica answers.
+// ends notes that a replica answers.
 func (w *silence) ends(addr string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

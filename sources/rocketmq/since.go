@@ -12,7 +12,7 @@ var _ sources.Dater = (*Source)(nil)
 
 // Since goes by the time at which the broker stored a message.
 func (s *Source) Since(ctx context.Context, ids []sources.PartitionID, t time.Time) ([]sources.Position, error) {
-	bounds, err := s.Bounds(ctx, ids) // first: a message that comes meanwhile is not passed over
+	bounds, err := s.Bounds(ctx, ids) // first, so that a message that comes meanwhile is not skipped
 	if err != nil {
 		return nil, err
 	}

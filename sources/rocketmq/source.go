@@ -21,7 +21,7 @@ type Source struct {
 	brokers.List[partition]
 	o      Options
 	client *remoting.Client
-	clock  wallclock.Clock // by which deletion is foretold
+	clock  wallclock.Clock // for the forecast of deletion
 
 	perMessage atomic.Int64   // estimated bytes of a stored message, from what was read
 	window     atomic.Int64   // messages that one pull asks for, adapted by learn
