@@ -24,8 +24,8 @@ var (
 	ErrChanged  = errors.New("another object is in its place")
 	// ErrPassing: the storage was not reached or is busy; later the same may work.
 	ErrPassing = errors.New("storage: try again later")
-	// ErrAway is an ErrPassing: nobody was there, or only a proxy. So nothing is known of the
-	// object.
+	// ErrAway is an ErrPassing: the storage did not answer, or only a proxy did. So nothing is
+	// known of the object.
 	ErrAway error = away{}
 )
 
@@ -44,19 +44,20 @@ type Object struct {
 	Modified time.Time // zero for a folder
 }
 
-// Objects are what others wrote, whatever their keys. They are safe for concurrent use.
+// Objects reads and deletes objects that others wrote, whatever their keys. It is safe for
+// concurrent use.
 type Objects interface {
 	// Head is ErrNotFound where there is no object.
 	Head(ctx context.Context, key string) (Object, error)
-	// ReadAt fills p from an offset of the object whose Tag that is: ErrChanged if
-	// another one is in its place, ErrNotFound if none is.
+	// ReadAt fills p from an offset of the object, which must have this Tag. Errors: ErrChanged
+	// if it has another one, ErrNotFound if there is no object.
 	ReadAt(ctx context.Context, key, tag string, p []byte, offset int64) error
-	// Page lists at most 1,000 objects whose keys begin with prefix and come after the
-	// key `after`, in order of their keys. There may be more if any came.
+	// Page lists at most 1,000 objects whose keys begin with prefix and come after the key
+	// `after`, in order of their keys. There may be more, unless the page is empty.
 	Page(ctx context.Context, prefix, after string) ([]Object, error)
-	// Remove deletes the object whose Tag that is: ErrChanged if another one is in its place.
-	// If none is there, the error is nil or ErrNotFound. A service that does not know the tag
-	// as a condition of a deletion deletes what is there, so call Head directly before.
+	// Remove deletes the object if it has this Tag; otherwise the error is ErrChanged. If there
+	// is no object, the error is nil or ErrNotFound. If a service does not support the tag as a
+	// condition, it deletes whatever is there. So call Head directly before.
 	Remove(ctx context.Context, key, tag string) error
 	// String says where they are: s3://bucket/prefix.
 	String() string
@@ -67,7 +68,8 @@ type Objects interface {
 type Store interface {
 	// Put writes an object, or replaces it. It is durable when Put returns.
 	Put(ctx context.Context, key string, data []byte) error
-	// PutNew is Put where nothing is there; else ErrExists. Of two at a time one wins.
+	// PutNew is Put if there is no object with this key; otherwise the error is ErrExists. Of
+	// two calls at the same time one wins.
 	PutNew(ctx context.Context, key string, data []byte) error
 	// Get reads length bytes from offset, or less at the object's end; a negative length
 	// reads all the rest. ErrNotFound.

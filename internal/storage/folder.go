@@ -59,9 +59,9 @@ func (f *Folder) PutNew(ctx context.Context, key string, data []byte) error {
 	})
 }
 
-// PutFresh is Put of an object whose key was drawn just now: nobody asks for it before PutFresh
-// returns. It takes one commit of the file system's journal, and Put takes two: the file is moved
-// to its place first, and then the file and its name become durable together.
+// PutFresh is Put for a key that was drawn at random just now, so that nobody reads it before
+// PutFresh returns. It takes one commit of the file system's journal, and Put takes two: the
+// file is moved to its place first, and then the file and its name become durable together.
 //
 // A killed process leaves the whole object or none. If the machine loses power before PutFresh
 // returns, a part of the object may lie under its key, where nobody looks for it.
@@ -118,8 +118,8 @@ func (f *Folder) named(key string) error {
 }
 
 // begin writes a file, which the caller makes durable, and makes its folder. The file is nil
-// after an error. A deletion may take away an empty folder at any moment, also one of another
-// process. Then the folder is made again.
+// after an error. A deletion, also one by another process, may remove an empty folder at any
+// moment. Then begin makes the folder again.
 func (f *Folder) begin(dir, name string, data []byte) (file *os.File, err error) {
 	const tries = 10
 	for range tries {
@@ -295,8 +295,8 @@ func (f *Folder) prune(dir string) {
 	}
 }
 
-// Sweep removes what writers that were killed have left: files that were begun before a time,
-// and empty folders. Writers that live have begun theirs later.
+// Sweep removes what killed writers have left: unfinished files that were begun before a time,
+// and empty folders. All living writers must have begun their files later.
 func (f *Folder) Sweep(ctx context.Context, before time.Time) error {
 	var dirs []string
 	err := fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -321,7 +321,7 @@ func (f *Folder) Sweep(ctx context.Context, before time.Time) error {
 		return err
 	})
 	if err != nil {
-		return f.failed("what writers have left", err)
+		return f.failed("the files of killed writers", err)
 	}
 	for _, dir := range slices.Backward(dirs) {
 		f.prune(dir)
@@ -329,7 +329,7 @@ func (f *Folder) Sweep(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// failed names the object and gives our errors for those of the system.
+// failed names the object and replaces errors of the system by ours.
 func (f *Folder) failed(key string, err error) error {
 	switch {
 	case err == nil:

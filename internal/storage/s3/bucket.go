@@ -44,7 +44,7 @@ func (b *Bucket) full(key string) string {
 	return b.prefix + "/" + key
 }
 
-// Close lets go of connections. What runs goes on.
+// Close closes idle connections. Running requests go on.
 func (b *Bucket) Close() error {
 	b.transport.CloseIdleConnections()
 	return nil
@@ -81,7 +81,7 @@ func (b *Bucket) Get(ctx context.Context, key string, offset, length int64) ([]b
 	return data, b.failed(ctx, key, err)
 }
 
-// get asks once more for what a broken connection left out.
+// get asks again, for all of it, if the connection breaks.
 func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOptions) ([]byte, error) {
 	core := minio.Core{Client: b.client}
 	var err error
@@ -135,7 +135,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, most int) ([]st
 	return all, err
 }
 
-// walk lists, page by page, until fn says that it is enough.
+// walk lists, page by page, until fn returns false.
 func (b *Bucket) walk(ctx context.Context, prefix, after string, most int, fn func(storage.Object) bool) error {
 	opts := minio.ListObjectsOptions{Prefix: b.full(prefix), Recursive: true, MaxKeys: listedAtOnce, FetchOwner: new(bool)}
 	if most > 0 {
@@ -157,7 +157,7 @@ func (b *Bucket) walk(ctx context.Context, prefix, after string, most int, fn fu
 }
 
 // EndUploads gives up uploads in parts that began before a time and whose key is wanted.
-// Their parts would stay, and cost.
+// Otherwise their parts would stay, and cost money.
 func (b *Bucket) EndUploads(ctx context.Context, before time.Time, wanted func(key string) bool) (n int, err error) {
 	cut := len(b.full(""))
 	for u := range b.client.ListIncompleteUploads(ctx, b.bucket, b.full(""), true) {

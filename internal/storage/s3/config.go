@@ -23,7 +23,7 @@ type Config struct {
 	Endpoint string
 	// Region: "": AWS_REGION, AWS_DEFAULT_REGION, or the service is asked for the bucket's.
 	Region string
-	// PathStyle: the bucket is in the path of a URL and not in its host. nil: with any
+	// PathStyle: the bucket is in the path of a URL and not in its host. nil: true for every
 	// endpoint but AWS.
 	PathStyle *bool
 	// AccessKey and SecretKey (and SessionToken) are used as they are. Without them,

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// conn gives up when no byte moves for a while. The limits of net/http end with an answer's
-// headers: a service, or a proxy before it, that stops in the middle of a body would be
-// waited for without an end.
+// conn gives up when no byte moves for a while. The time limits of net/http end with an
+// answer's headers. Without conn, a reader would wait for ever if a service or a proxy stops in
+// the middle of a body.
 type conn struct {
 	net.Conn
 	within time.Duration
@@ -32,7 +32,8 @@ func (c conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write moves the limit of a Read too: while a request goes out, one waits for the answer.
+// Write moves the limit of a Read too, because a Read waits for the answer while the request
+// goes out.
 func (c conn) Write(p []byte) (int, error) {
 	if err := c.SetDeadline(time.Now().Add(c.within)); err != nil {
 		return 0, err

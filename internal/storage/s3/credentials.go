@@ -12,7 +12,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// credentials gives those of the connection, else the first that the chain finds.
+// credentials returns those of the connection, or else the first that the chain finds.
 func (c *Config) credentials() (*credentials.Credentials, error) {
 	switch {
 	case c.Anonymous:
@@ -20,7 +20,7 @@ func (c *Config) credentials() (*credentials.Credentials, error) {
 	case c.AccessKey != "" && c.SecretKey != "":
 		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken), nil
 	case c.AccessKey != "" || c.SecretKey != "":
-		return nil, errors.New("of an access key and its secret one is missing")
+		return nil, errors.New("S3 needs both an access key and its secret key, and one of them is missing")
 	case c.Profile != "":
 		return credentials.New(&chain{links: []link{{"profile " + c.Profile, &credentials.FileAWSCredentials{Profile: c.Profile}}}}), nil
 	}
@@ -60,8 +60,8 @@ func (c *Config) role() *link {
 	return &link{name, &credentials.IAM{Client: client, Region: c.region(), Endpoint: strings.TrimSuffix(endpoint, "/")}}
 }
 
-// chain takes the first that has credentials. Unlike that of the library it never falls
-// back to asking without any, and says where it looked.
+// chain takes the first that has credentials. Unlike the chain of the library, it never sends
+// requests without credentials, and its error says where it looked.
 type chain struct {
 	links []link
 	found credentials.Provider
@@ -92,7 +92,7 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }
 func (c *chain) IsExpired() bool                      { return c.found == nil || c.found.IsExpired() }
 
-// noCredentials: nobody has any.
+// noCredentials says where credentials were looked for, and why none were found.
 type noCredentials struct{ looked []string }
 
 func (e *noCredentials) Error() string {

@@ -1,9 +1,9 @@
-// Package s3 is storage in a bucket of an S3 service. A Bucket is a storage.Store, and
-// reads what others wrote as storage.Objects. It begins with what people of `aws s3` have:
-// the environment, a profile, the instance's role, a web identity.
+// Package s3 is storage in a bucket of an S3 service. A Bucket is a storage.Store, and reads
+// what others wrote as storage.Objects. It finds credentials where `aws s3` finds them: the
+// environment, a profile, the instance's role, a web identity.
 //
-// Every write carries a CRC64-NVME that the server verifies. A secret is in no error and
-// in no log.
+// Every write carries a CRC64-NVME that the server verifies. No error and no log contains a
+// secret.
 //
 //	config.go       where a bucket is and who asks: Config, ParseURL
 //	conn.go         a connection that is silent for too long is given up

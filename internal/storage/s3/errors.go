@@ -82,7 +82,7 @@ func said(r minio.ErrorResponse) string {
 	return text
 }
 
-// explain is one sentence for what people meet most.
+// explain returns one sentence for the most common errors, "" for others.
 func (b *Bucket) explain(r minio.ErrorResponse) string {
 	switch r.Code {
 	case minio.NoSuchBucket:
@@ -153,7 +153,7 @@ func (b *Bucket) unreached(err error) error {
 	}
 }
 
-// dialed says whether it was the connection that did not come about.
+// dialed says whether the connection could not be made.
 func dialed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

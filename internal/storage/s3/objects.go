@@ -27,8 +27,8 @@ func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
 	return storage.Object{Key: key, Size: info.Size, Tag: strings.Trim(info.ETag, `"`), Modified: info.LastModified}, nil
 }
 
-// Sum asks for an object's size, and for its CRC-64/NVME as the service has verified it.
-// nil: the service has none of the whole object.
+// Sum asks for an object's size, and for its CRC-64/NVME as the service has verified it. crc is
+// nil if the service has none of the whole object.
 func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, err error) {
 	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{Checksum: true})
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *Bucket) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 		if done += n; err == nil {
 			return nil
 		}
-		// The connection broke: go on behind what came.
+		// The connection broke: go on after the bytes that came.
 		if ctx.Err() != nil || try == tries {
 			return b.failed(ctx, key, err)
 		}
@@ -103,8 +103,8 @@ func (b *Bucket) Remove(ctx context.Context, key, tag string) error {
 	return err
 }
 
-// conditions adds what the client's library cannot say: that a deletion is only for the
-// object with an ETag.
+// conditions adds a condition that the client's library does not support: a deletion is only
+// for the object with this ETag.
 type conditions struct{ http.RoundTripper }
 
 type onlyIfKey struct{}
@@ -115,7 +115,7 @@ func onlyIf(ctx context.Context, tag string) context.Context {
 
 func (c conditions) RoundTrip(r *http.Request) (*http.Response, error) {
 	if tag, is := r.Context().Value(onlyIfKey{}).(string); is && r.Method == http.MethodDelete {
-		r = r.Clone(r.Context()) // it is signed, and stays so: not every header is
+		r = r.Clone(r.Context()) // its signature stays valid, because it does not cover this header
 		r.Header.Set("If-Match", `"`+tag+`"`)
 	}
 	return c.RoundTripper.RoundTrip(r)

@@ -148,7 +148,7 @@ func (p *putting) send(ctx context.Context, id string, data []byte, r io.Reader,
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(partsAtOnce)
 	for len(data) > 0 && ctx.Err() == nil {
-		_, _ = crc.Write(data) // of a hash, never
+		_, _ = crc.Write(data) // a hash returns no error
 		sent += int64(len(data))
 		part, body := &minio.CompletePart{PartNumber: len(parts) + 1}, data
 		parts = append(parts, part)
@@ -168,7 +168,7 @@ func (p *putting) send(ctx context.Context, id string, data []byte, r io.Reader,
 		return nil, 0, err
 	}
 	if size >= 0 && sent != size {
-		return nil, 0, fmt.Errorf("%d bytes came, and %d were said", sent, size)
+		return nil, 0, fmt.Errorf("%d bytes came, but the size was given as %d", sent, size)
 	}
 	done := make([]minio.CompletePart, len(parts))
 	for i, part := range parts {
@@ -182,7 +182,7 @@ func sum(crc uint64) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, crc))
 }
 
-// firstPart is how much is read before it is known whether there is more.
+// firstPart is how much to read before it is known whether there is more.
 func firstPart(size, part int64) int64 {
 	if size < 0 {
 		return part
