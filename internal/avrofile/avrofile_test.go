@@ -232,7 +232,7 @@ func TestABlockHasNoMoreRecordsThanItsBytesHold(t *testing.T) {
 		if err := rows(nothing, codec, maxEmpty, nil); err != nil {
 			t.Error(err)
 		}
-		if err := rows(nothing, codec, 1<<49, nil); err == nil || !strings.Contains(err.Error(), "has 562949953421312 records, and of a schema whose records have no bytes at most 65536 are read") {
+		if err := rows(nothing, codec, 1<<49, nil); err == nil || !strings.Contains(err.Error(), "has 562949953421312 records; if records may have no bytes, at most 65536 of a block are read") {
 			t.Error(err)
 		}
 		if err := rows(`"boolean"`, codec, 100, make([]byte, 100)); err != nil {

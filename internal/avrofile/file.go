@@ -158,7 +158,7 @@ type Block struct {
 	body int64
 }
 
-// maxRows is the most records of a file: offsets of them are positions.
+// maxRows is the most records of a block: their offsets must not overflow.
 const maxRows = 1 << 60
 
 // maxEmpty is the most records of a block if a record may have no bytes.
@@ -191,7 +191,7 @@ func (f *File) Block(r io.ReaderAt, at int64) (Block, error) {
 	case err != nil || rows < 0 || rows > maxRows || size < 0:
 		return wrong("is damaged: it has %d records in %d bytes", rows, size)
 	case f.empty && rows > maxEmpty:
-		return wrong("has %d records, and of a schema whose records have no bytes at most %d are read", rows, maxEmpty)
+		return wrong("has %d records; if records may have no bytes, at most %d of a block are read", rows, maxEmpty)
 	case !f.empty && (rows > MaxBlock || f.codec == "null" && rows > size):
 		return wrong("is damaged: it has %d records in %d bytes, and each has one at least", rows, size)
 	case size > MaxBlock:

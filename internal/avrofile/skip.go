@@ -8,14 +8,14 @@ import (
 	"github.com/headrace/headrace/internal/schema"
 )
 
-// Bounds of what a hostile record makes a walk do. They are those of internal/decode, so that
-// a record with an end there has one here.
+// Bounds on the work that a hostile record can cause. They are those of internal/decode, so
+// every record that can be decoded there can be skipped here.
 const (
 	maxCalls = 1 << 10 // records inside each other
 	maxIdle  = 1 << 16 // elements of a record's arrays that take no bytes
 )
 
-// End is where the record ends that begins at p of a block.
+// End returns where the record that begins at p of a block ends.
 func (f *File) End(block []byte, p int) (int, error) {
 	s := skipper{b: block}
 	end := s.value(f.typ, p)
@@ -25,8 +25,9 @@ func (f *File) End(block []byte, p int) (int, error) {
 	return end, nil
 }
 
-// noBytes says whether a value may take no bytes. seen has the records that are looked at: one
-// that holds itself has a union or an array on the way.
+// noBytes says whether a value may take no bytes. seen has the types of records that were
+// looked at. A type that contains itself does so through a union or an array, and these take
+// bytes.
 func noBytes(t *schema.Type, seen map[*schema.Type]bool) bool {
 	switch t.Kind {
 	case schema.Null:
@@ -142,7 +143,7 @@ func (s *skipper) text(p int) int {
 	return s.bytes(q, n)
 }
 
-// items passes over the blocks of an array or a map.
+// items skips the blocks of an array or a map.
 func (s *skipper) items(t *schema.Type, p int) int {
 	for {
 		n, q := s.long(p)

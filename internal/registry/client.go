@@ -26,10 +26,10 @@ type Config struct {
 }
 
 const (
-	askWithin   = 15 * time.Second
-	firstBackof = 100 * time.Millisecond
-	mostBackoff = 5 * time.Second
-	maxAnswer   = 2*schema.MaxText + 1<<16 // the text is escaped in it
+	askWithin    = 15 * time.Second
+	firstBackoff = 100 * time.Millisecond
+	mostBackoff  = 5 * time.Second
+	maxAnswer    = 2*schema.MaxText + 1<<16 // the text is escaped in it
 )
 
 // answer is what a registry says of an id, or of a version of a subject.

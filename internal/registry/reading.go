@@ -53,8 +53,8 @@ type tailing struct {
 const head = 5
 
 // maxUnknown is how many ids of a batch the registry may not know. The batch ends before the
-// next one: values that are not in the wire format name any number of ids, and no record may be
-// taken for a bad one before its id was asked for.
+// next such id. The reason: values that are not in the wire format may name any number of ids,
+// and a record counts as bad only after the registry was asked for its id.
 const maxUnknown = 64
 
 // Next gives a batch only when all of its schemas are known. After an error the caller opens

@@ -30,10 +30,10 @@ type Registry struct {
 
 	mu    sync.Mutex
 	known map[uint32]*known
-	// missing are ids that the registry does not know. They lie apart, so that values that are
-	// not in the wire format do not take the place of schemas.
+	// missing are ids that the registry does not know. They are kept apart, so that values that
+	// are not in the wire format cannot push schemas out.
 	missing map[uint32]missing
-	swept   time.Time // when missing was last looked through for what is too old
+	swept   time.Time // when old ids were last removed from missing
 	bytes   int
 	clock   uint64 // counts uses
 	failed  int    // requests in a row that the registry did not answer
@@ -47,8 +47,8 @@ type known struct {
 	used   uint64
 }
 
-// missing is why an id is not known, and until when it is not asked for again: the registry may
-// learn it.
+// missing says why an id is not known, and until when the registry is not asked again. It may
+// know the id later.
 type missing struct {
 	err   error
 	until time.Time
@@ -79,18 +79,19 @@ func (r *Registry) use(k *known) {
 	k.used = r.clock
 }
 
-// Learn returns when what there is to know of the id is known.
+// Learn returns when the schema of the id is known, or that there is none.
 func (r *Registry) Learn(ctx context.Context, id uint32) error {
 	_, err := r.learn(ctx, id)
 	return err
 }
 
-// learn is Learn. It says whether the registry was asked, and does not know the id.
+// learn is Learn. isUnknown says that the registry was asked just now, and does not know the
+// id.
 func (r *Registry) learn(ctx context.Context, id uint32) (isUnknown bool, err error) {
 	if r.has(id, time.Now()) {
 		return false, nil
 	}
-	// Others that wait for the same id do not lose it if this one leaves.
+	// If this caller gives up, others that wait for the same id still get it.
 	done := r.flights.DoChan(fmt.Sprint(id), func() (any, error) { return r.ask(context.WithoutCancel(ctx), id) })
 	select {
 	case res := <-done:
@@ -101,7 +102,7 @@ func (r *Registry) learn(ctx context.Context, id uint32) (isUnknown bool, err er
 	}
 }
 
-// has reports whether an id needs no question now.
+// has reports whether the registry need not be asked for an id now.
 func (r *Registry) has(id uint32, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,14 +160,14 @@ func (r *Registry) miss(id uint32, m missing) {
 	}
 }
 
-// noAnswer gives an error that asks for another try its time.
+// noAnswer sets the time to wait in an error that allows another try.
 func (r *Registry) noAnswer(err error) error {
 	t, ok := errors.AsType[*sources.Temporary](err)
 	if !ok {
 		return err
 	}
 	r.mu.Lock()
-	wait := firstBackof << min(r.failed, 16)
+	wait := firstBackoff << min(r.failed, 16)
 	r.failed++
 	first := r.failed == 1
 	r.mu.Unlock()
@@ -176,7 +177,8 @@ func (r *Registry) noAnswer(err error) error {
 	return &sources.Temporary{Err: t.Err, Backoff: min(wait, mostBackoff)}
 }
 
-// keep makes room for k by forgetting what was not used for longest.
+// keep stores k. It makes room by forgetting the schemas that were not used for the longest
+// time.
 func (r *Registry) keep(id uint32, k *known) {
 	if old := r.known[id]; old != nil {
 		r.bytes -= old.size
