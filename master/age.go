@@ -11,15 +11,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// The bounds of how often a source is asked which records are too old
-// (catch_up.drop_older_than): a twentieth of the age.
+// A source is asked which records are too old (catch_up.drop_older_than) each twentieth of
+// that age, but not more often than agesEveryLeast and not less often than ageEvery.
 const (
 	ageEvery      = 10 * time.Second
 	ageEveryLeast = time.Second
-	clockNews     = time.Minute // how far the clock must have been set before it is said
+	clockNews     = time.Minute // a clock that was set forward by more is worth a warning
 )
 
-// agesEvery returns how often, or 0: all records are read.
+// agesEvery returns how often the source is asked, or 0 if no record is ever too old.
 func (l *listing) agesEvery() time.Duration {
 	age := time.Duration(l.spec.CatchUp.DropOlderThan)
 	if age <= 0 {
@@ -59,8 +59,7 @@ func (f *following) ages(ctx context.Context) error {
 	return f.srv.Aged(ctx, all)
 }
 
-// warnOfClock says once that the clock was set forward. A clock that was only adjusted by
-// seconds is not worth it.
+// warnOfClock warns once if the clock was set forward by more than clockNews.
 func (f *following) warnOfClock() {
 	if ahead := f.clock.Ahead(); ahead > clockNews && !f.warned {
 		f.warned = true
@@ -69,7 +68,7 @@ func (f *following) warnOfClock() {
 	}
 }
 
-// tooOld is why a record is excluded.
+// tooOld returns the reason with which records are excluded.
 func tooOld(spec *dataset.Spec) string {
 	return fmt.Sprintf("older than %s when its turn came (catch_up.drop_older_than)", spec.CatchUp.DropOlderThan)
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// probes ask the sources that agents could not reach, until they answer, so that status
-// and metrics show since when a source is away. They ask for datasets of files that are
-// listed: in a bucket, or on a network file system. The guard asks the brokers anyway, and
-// the listing of a folder that grows asks for it. Probes do not touch what these have noted.
+// probes ask the sources that agents could not reach, until they answer. So status and
+// metrics show since when a source is away. Probes ask only for datasets whose files are
+// listed once, in a bucket or on a network file system. Brokers are asked by the guard
+// anyway, and a folder that grows is asked by its listing. Probes do not change what the
+// guard and the listing have noted.
 type probes struct {
 	open func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error)
 	srv  interface {
@@ -24,8 +25,8 @@ type probes struct {
 	told chan uint32 // datasets; see note
 }
 
-// note says that an agent could not reach the source of a dataset. It returns at once: what
-// does not fit in is told again after the agent's next try.
+// note says that an agent could not reach the source of a dataset. It returns at once. If
+// the channel is full, the note is dropped; the agent's next try brings another one.
 func (p *probes) note(dataset uint32) {
 	select {
 	case p.told <- dataset:
@@ -84,7 +85,8 @@ func (p *probes) until(ctx context.Context, id uint32) {
 	}
 }
 
-// input is the only input of a dataset that is read, and that nobody else asks, or nil.
+// input returns the input of a dataset that probes may ask. It returns nil if the dataset is
+// not read now, has a second input, or is asked by the guard or by its listing.
 func (p *probes) input(ctx context.Context, id uint32) *input {
 	all, err := p.srv.Datasets(ctx)
 	if err != nil {

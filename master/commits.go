@@ -18,7 +18,7 @@ const (
 	commitEvery  = 5 * time.Second
 	commitAgain  = 24 * time.Hour // brokers forget offsets of idle groups after a week
 	commitWithin = 20 * time.Second
-	lastCommit   = 5 * time.Second // at the end of the process: a new group's first one takes the broker a moment
+	lastCommit   = 5 * time.Second // limit of the last round, when the process ends; the first commit of a new group takes the broker a moment
 )
 
 // commits sends brokers two positions of each dataset (docs/CUTS.md). Commit is our
@@ -45,6 +45,7 @@ type commits struct {
 	telling sync.RWMutex
 }
 
+// said names one mark of one partition. commits.said has the position that the broker got last.
 type said struct {
 	dataset   uint32
 	retain    bool   // the retain mark, else the commit
@@ -122,10 +123,10 @@ func committed(spec *dataset.Spec) bool { return spec.Kind().Commits && progress
 // progressOf returns the group or subscription that shows our progress.
 func progressOf(spec *dataset.Spec) string { return spec.Source.Traits().Progress }
 
-// tell sends a dataset's broker the marks that it has not got yet. d has the input at the
-// broker, whole all inputs. Retain comes before
-// commit, because a commit may let the broker delete. A partition of which the broker does not
-// retain the records gets no commit either; the others do.
+// tell sends a dataset's broker the marks that it has not got yet. d.Spec is the input at the
+// broker alone; whole is the spec with all inputs. Retain comes before commit, because a commit
+// may let the broker delete. If the broker could not retain the records of a partition, that
+// partition gets no commit. The others get theirs.
 func (c *commits) tell(ctx context.Context, d *serve.Dataset, whole *dataset.Spec) error {
 	var retain, commit []sources.Mark
 	var err error
@@ -178,7 +179,7 @@ func (c *commits) tell(ctx context.Context, d *serve.Dataset, whole *dataset.Spe
 	return failed
 }
 
-// without returns the marks of the partitions that were told.
+// without returns the marks except those of the partitions in untold.
 func without(marks []sources.Mark, untold *sources.Untold) []sources.Mark {
 	if untold == nil {
 		return marks

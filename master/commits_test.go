@@ -178,8 +178,8 @@ func (*oneRetained) RetainMarks(context.Context, uint32) ([]sources.Mark, error)
 }
 func (*oneRetained) CommitMarks(context.Context, uint32) ([]sources.Mark, error) { return nil, nil }
 
-// A round that tells a slow broker of a dataset, which is deleted meanwhile, does not make
-// again what was removed: the broker would keep records for nobody, for ever.
+// A dataset is deleted while a round tells a slow broker about it. The round does not make the
+// removed subscription again: the broker would keep records for nobody, for ever.
 func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
 	broker := &holding{began: make(chan struct{}), goOn: make(chan struct{}), released: make(chan struct{})}
 	c := &commits{srv: &oneRetained{}, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},

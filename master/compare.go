@@ -32,8 +32,8 @@ func replaced(ctx context.Context, src sources.Source, ends func(sources.Partiti
 	return heads, err
 }
 
-// compare calls replaced if a partition has ended. following does it for those that grow, with
-// a Source of its own.
+// compare calls replaced if a partition has ended. For partitions that grow, following does
+// the same with a Source of its own.
 func (w *watch) compare(ctx context.Context, src sources.Source, needs []serve.Need, segs [][]sources.Segment) error {
 	if !slices.ContainsFunc(segs, ended) {
 		return nil

@@ -53,9 +53,10 @@ type Config struct {
 	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
 
 	// HeadsEvery is how often a live input is asked where it ends.
-	HeadsEvery time.Duration // 0: as the kind of source has it, else 1 s
-	// HeadPatience is how long an end may lie below one seen before. A new leader of a
-	// partition may know less for a moment. After this time records are taken for lost.
+	HeadsEvery time.Duration // 0: the default of the kind of source, or 1 s if it has none
+	// HeadPatience is how long the end of a partition may lie below an end seen before. A
+	// new leader of the partition may know less for a moment. After this time the records
+	// in between count as lost.
 	HeadPatience time.Duration // 0: the default of 20 s
 
 	// FoldEvery is how often segments are folded that their source can do without.

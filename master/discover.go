@@ -105,13 +105,13 @@ func (d *discovery) reconcile(ctx context.Context, all []serve.Dataset) {
 		is[all[i].ID] = true
 	}
 	for id, l := range d.live {
-		is[id.dataset] = true // it may still tell something
+		is[id.dataset] = true // its listing may still report deletions
 		if !present[id] {
 			l.cancel()
 		}
 	}
 	for id := range d.folds {
-		if !is[id] { // what is deleted stays so, also while the dataset is not listed
+		if !is[id] { // until then deletions stay known, also while the dataset is not listed
 			d.srv.ForgetDeleted(id)
 			delete(d.folds, id)
 		}

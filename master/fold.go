@@ -18,8 +18,8 @@ const (
 	defaultFoldEvery = time.Minute
 	foldFirst        = time.Second
 
-	// With a short time to keep what was read, it is deleted sooner: after a fourth of the
-	// time, but not all the time.
+	// If a spec keeps read segments for a short time only, they are deleted more often than
+	// each minute: each fourth of that time, but at most once a second.
 	deleteShare   = 4
 	deleteAtLeast = time.Second
 )
@@ -37,9 +37,10 @@ func (l *listing) foldEvery() time.Duration {
 	return defaultFoldEvery
 }
 
-// fold has the source delete what is not needed. Then it asks which segments the source can do
-// without, and has them folded. It also says which are folded or deleted, now or before: going
-// back to the start would miss their records. more: not all was deleted in the time of a call.
+// fold has the source delete the segments that nothing needs. Then it asks which other segments
+// the source can do without, and has these folded. It also reports all segments that are folded
+// or deleted, because going back to the start would miss their records. more says that one call
+// had no time to delete everything.
 func (f *following) fold(ctx context.Context) (more bool, err error) {
 	deleter, forgetter, err := f.cleaners()
 	if err != nil {
@@ -78,7 +79,7 @@ func (f *following) fold(ctx context.Context) (more bool, err error) {
 		}
 	}
 	switch {
-	case !f.looked: // the source does not know what is there; what was told before stays true
+	case !f.looked: // the source has not looked yet, so earlier reports stay true
 		f.srv.NoteDeleted(f.id, gone)
 	case !f.told || !slices.Equal(gone, f.gone):
 		f.srv.SetDeleted(f.id, gone)
@@ -87,7 +88,8 @@ func (f *following) fold(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// cleaners are what the kind of the source says it can do; nil: it cannot.
+// cleaners returns the source as a Deleter and as a Forgetter. Each is nil if the source's
+// kind does not say that it can do that.
 func (f *following) cleaners() (sources.Deleter, sources.Forgetter, error) {
 	k := f.spec.Kind()
 	deleter, deletes := f.src.(sources.Deleter)
@@ -107,10 +109,11 @@ func (f *following) cleaners() (sources.Deleter, sources.Forgetter, error) {
 	return deleter, forgetter, nil
 }
 
-// deletePartition has a partition's segments deleted that end at or before below, as far as
-// the spec says. If it cannot, training goes on. It first notes what will be deleted: from then on
-// a rewind to it is refused. Then it reads the mark again, because a rewind may have come before
-// the note. A lower mark lowers below.
+// deletePartition has the source delete segments of a partition that end at or before below, as
+// far as the spec allows. An error is logged, and training goes on. The segments are noted before
+// they are deleted: from then on a rewind that needs them is refused. Then the retain mark is
+// read again, because a rewind may have come before the note. If the mark is lower now, below is
+// set to it.
 func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p *serve.Partition, segs []sources.Segment, below *sources.Position) sources.Deletions {
 	found, err := from.Delete(ctx, p.Identity, segs, *below, func(due []int64) (sources.Position, error) {
 		var soon []serve.Deletion
@@ -120,14 +123,14 @@ func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p
 			}
 		}
 		f.srv.NoteDeleted(f.id, soon)
-		f.told = false // not all of it may be deleted
+		f.told = false // fewer may be deleted in the end; fold then corrects the report
 		marks, err := f.srv.RetainMarks(ctx, f.id)
 		if err != nil {
 			return sources.Position{}, err
 		}
 		at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == p.Source })
 		if at < 0 {
-			return sources.Position{}, errors.New("it is not known any more what is needed")
+			return sources.Position{}, errors.New("the dataset has no retain mark for this partition any more")
 		}
 		if marks[at].Position.Compare(*below) < 0 {
 			*below = marks[at].Position
@@ -135,13 +138,13 @@ func (f *following) deletePartition(ctx context.Context, from sources.Deleter, p
 		return *below, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		f.log.Warn("what was read is not deleted; it is tried again", "error", err, "in", f.foldEvery())
+		f.log.Warn("segments that nothing needs could not be deleted; trying again", "error", err, "in", f.foldEvery())
 	}
 	return found
 }
 
-// foldPartition folds those of a partition's segments that end at or before below and that
-// the source can do without. It returns the segments after that.
+// foldPartition folds the segments of a partition that end at or before below and that the
+// source can do without. It returns the partition's segments as they are then.
 func (f *following) foldPartition(ctx context.Context, from sources.Forgetter, p *serve.Partition, segs []sources.Segment, below sources.Position) ([]sources.Segment, error) {
 	before, needed, err := from.Forget(ctx, p.Identity, segs, below)
 	if err != nil {
@@ -157,8 +160,8 @@ func (f *following) foldPartition(ctx context.Context, from sources.Forgetter, p
 	return f.srv.Segments(ctx, p.Number, -1, 0)
 }
 
-// foldable says whether any of the segments that are not needed has a locator: else all of
-// them were folded before.
+// foldable says whether there is something to fold: a segment that is not needed and still has
+// a locator. A folded segment has none.
 func foldable(segs []sources.Segment, before int64, needed []int64) bool {
 	return slices.ContainsFunc(segs, func(g sources.Segment) bool {
 		_, need := slices.BinarySearch(needed, g.ID)

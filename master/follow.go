@@ -22,7 +22,7 @@ type following struct {
 	looked bool                              // the source has said what is there
 	warned bool                              // that the clock was set
 	begun  bool                              // the source retains the known partitions (Retainer.Begin)
-	gone   []serve.Deletion                  // what was told to be folded or deleted; told: it was
+	gone   []serve.Deletion                  // folded and deleted segments, as reported last; told: they were reported
 	told   bool
 }
 
@@ -59,7 +59,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 				every = restAfter(every, time.Since(began))
 			}
 			if f.looked && !folded && folds != nil {
-				folded, folds = true, time.After(0) // a source that has looked at nothing yet forgets nothing
+				folded, folds = true, time.After(0) // at once: before its first look the source could forget nothing
 			}
 			heads.Reset(every)
 			err = f.patient(asked)
@@ -71,7 +71,7 @@ func (l *listing) follow(ctx context.Context, src sources.Source) error {
 			began := time.Now()
 			more, folded := f.fold(ctx)
 			every := l.foldEvery()
-			if more { // new files are looked for in the other half of the time
+			if more { // the other half of the time is left to look for new files
 				every = time.Since(began)
 			}
 			folds = time.After(every)
@@ -89,8 +89,9 @@ func (f *following) ask(ctx context.Context, do func(context.Context) error) err
 	return ask(f.srv, f.id, func() error { return do(ctx) })
 }
 
-// listAgain adds new partitions. If some are known, only their heads say that a silent source
-// answers again: RocketMQ's name servers list the queues of a broker that hangs.
+// listAgain adds new partitions. Once partitions are known, a listing that succeeds does not end
+// the silence of a source; only an answer about heads does. The reason: RocketMQ's name servers
+// list the queues of a broker even if that broker hangs.
 func (f *following) listAgain(ctx context.Context) error {
 	if !f.joined {
 		return f.patient(f.ask(ctx, f.join))
@@ -174,7 +175,7 @@ func (f *following) join(ctx context.Context) error {
 		j.Joined(came)
 	}
 	parts := newPartitions(f.src, came)
-	if !f.spec.Kind().Pushed { // there transactions bring them
+	if !f.spec.Kind().Pushed { // the segments of pushed records come with transactions
 		segs, err := sources.FirstSegments(ctx, f.src, came, f.atOnce())
 		if err != nil {
 			return err
@@ -192,7 +193,7 @@ func (f *following) join(ctx context.Context) error {
 	} else {
 		f.log.Info("partitions joined", "partitions", len(came), "known_before", len(known))
 	}
-	return f.ages(ctx) // nothing of it is granted before
+	return f.ages(ctx) // no record of the new partitions is granted before
 }
 
 // heads tells where each partition ends now, and lists segments that follow the last
@@ -260,8 +261,9 @@ func (f *following) heads(ctx context.Context) error {
 
 // reaches returns the new end of a partition, or nil if there is nothing new to tell. If
 // the end is lower than before, a new leader may know less for a moment. If it stays
-// lower (HeadPatience), records are lost. unsure says that the source could not compare: then
-// a lower end is not believed yet, or what was replaced above it would never be told.
+// lower (HeadPatience), records are lost. unsure says that the source could not compare its
+// records with those seen before. Then a lower end is not believed yet: otherwise records that
+// were replaced above it would never be reported.
 func (f *following) reaches(ctx context.Context, p *serve.Partition, b sources.Bounds, unsure bool) (*serve.Head, error) {
 	if b.Err != nil {
 		return nil, b.Err

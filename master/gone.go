@@ -12,8 +12,8 @@ import (
 // The guard also finds ranges that the source has deleted, from the oldest kept checkpoint
 // on. So status can show for each checkpoint which ranges a rewind to it would miss.
 
-// firstChunks bounds the chunks that are looked at. Those that were deleted are trimmed, so
-// the first one that is there is among them.
+// firstChunks is how many chunks of a partition are looked at, from the first one on. The
+// segments of deleted chunks are trimmed, so the first chunk that still exists is among them.
 const firstChunks = 1024
 
 // opened opens the source with the planned segments, so that the source notices a topic that
@@ -31,7 +31,7 @@ func (w *watch) opened(ctx context.Context, needs []serve.Need) (sources.Source,
 		}
 		known = append(known, segs...)
 		if w.spec.BitExact != nil {
-			break // virtual ranks list the same
+			break // the other virtual ranks have the same segments
 		}
 	}
 	return w.open(ctx, w.spec, known)

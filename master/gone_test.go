@@ -56,8 +56,8 @@ func never(low int64) sources.Kept {
 	return sources.Kept{Low: sources.Position{Offset: low}, Head: sources.Position{Offset: 100}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 }
 
-// What is deleted is told of each partition of which it is known, whatever becomes of
-// the others.
+// The guard reports the deletions of each partition whose state it knows, also if the state of
+// others is not known.
 func TestTheGuardTellsWhatIsDeletedOfWhatIsStillNeeded(t *testing.T) {
 	srv := &ledgerOfGone{needs: []serve.Need{
 		{Partition: 1, Identity: "k/0", Source: "k/0", Offset: 10, End: 100}, {Partition: 2, Identity: "k/1", Source: "k/1", Offset: 10, End: 100},
@@ -87,8 +87,8 @@ func (c *comparing) Compare(context.Context) ([]sources.Replaced, error) {
 	return nil, &sources.Temporary{Err: errAway}
 }
 
-// Messages of a queue that cannot be compared do not keep the guard from telling what it knows.
-// Of input without an end only the listing compares.
+// The guard reports what it knows even if the messages of a queue cannot be compared. It does
+// not compare input without an end: there the listing does.
 func TestTheGuardTellsWhatItKnowsAlsoIfMessagesCannotBeCompared(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		srv := &ledgerOfGone{sealed: sealed, needs: []serve.Need{{Partition: 1, Identity: "k/0", Source: "k/0", Offset: 10, End: 100}}}
@@ -104,8 +104,8 @@ func TestTheGuardTellsWhatItKnowsAlsoIfMessagesCannotBeCompared(t *testing.T) {
 	}
 }
 
-// A dataset that is done, or dealt out to virtual ranks, is not read as it lies: only
-// where its segments begin is asked for, once for all ranks, and nothing is foretold.
+// For a dataset that is done, or dealt out to virtual ranks, nothing is forecast. The guard asks
+// only where its segments begin, once for all ranks.
 func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T) {
 	srv := &ledgerOfGone{needs: []serve.Need{
 		{Partition: 1, Identity: "k#0/2", Source: "k", Offset: 5, End: 70}, {Partition: 2, Identity: "k#1/2", Source: "k", Offset: 5, End: 70}}}
@@ -125,8 +125,8 @@ func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T)
 	}
 }
 
-// Of a source whose segments are deleted one by one, each that is gone is told, and so
-// is what is missing of the first one that is there.
+// A source may delete its segments one by one. Then each deleted segment is reported, and so is
+// the missing beginning of the first segment that is still there.
 func TestDeletedSegmentsAreToldOneByOne(t *testing.T) {
 	srv := &ledgerOfGone{needs: []serve.Need{{Partition: 1, Identity: "k", Source: "k", Segment: 0, Offset: 30, End: 70}}}
 	w := &watch{srv: srv, id: 9, spec: &dataset.Spec{}, log: slog.New(slog.DiscardHandler), seen: map[uint32]*partitionWatch{}, foresees: true}

@@ -165,10 +165,10 @@ func (w *watch) run(ctx context.Context) {
 				}
 				return w.round(ctx, src, needs)
 			})
-			// After a permanent error the source is opened again: the dataset may have
-			// another spec by now. After a temporary one it is kept, with what it has
-			// found out before.
-			// A source of pushed records knows only the chunks that were there when it was opened.
+			// After a permanent error the source is opened again, because the dataset may
+			// have another spec by now. After a temporary error it stays open and keeps what
+			// it has found out. A source of pushed records is opened again each time: it
+			// knows only the chunks that were there when it was opened.
 			if _, temporary := errors.AsType[*sources.Temporary](err); err != nil && !temporary || w.spec.Kind().Pushed {
 				closed()
 			}
@@ -231,14 +231,14 @@ func (w *watch) round(ctx context.Context, src sources.Source, needs []serve.Nee
 			continue
 		}
 		from := min(needs[i].Segment, all[i].Low.Segment)
-		if w.spec.Kind().Pushed { // its table is trimmed, so what is deleted of it is few segments
+		if w.spec.Kind().Pushed { // its table is trimmed, so few of its segments are deleted ones
 			from = 0
 		}
 		if segs[i], err = w.srv.Segments(ctx, needs[i].Partition, from-1, 0); err != nil {
 			return err
 		}
 	}
-	unsure := w.compare(ctx, src, needs, segs) // joined at the end: one queue that does not answer must not hide what the others say
+	unsure := w.compare(ctx, src, needs, segs) // reported with note's error: one queue that does not answer must not hide what the others say
 	err = errors.Join(w.note(marks, all, segs), unsure)
 	var out []serve.Retention
 	for i := range all {

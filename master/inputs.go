@@ -9,7 +9,7 @@ import (
 )
 
 // A dataset with a backfill has two inputs. Each is listed by itself, and asks its own
-// source. What commits to a broker, retains and is guarded is the live one.
+// source. Only the live one commits to a broker, retains records and is guarded.
 
 // input is one input of a dataset, as a dataset with one source and its partitions.
 type input struct {
@@ -32,7 +32,7 @@ func inputsOf(ds *serve.Dataset) []input {
 				in.Partitions = append(in.Partitions, p)
 			}
 		}
-		if !spec.Live() { // its partitions are added together
+		if !spec.Live() { // all its partitions are added in one call
 			in.PartitionsKnown = len(in.Partitions) > 0
 		}
 		all[i] = in
@@ -40,13 +40,13 @@ func inputsOf(ds *serve.Dataset) []input {
 	return all
 }
 
-// liveInput is the input that a broker has.
+// liveInput returns the input that a broker has: the last one, after a backfill.
 func liveInput(spec *dataset.Spec) *dataset.Spec {
 	all := spec.Inputs()
 	return all[len(all)-1]
 }
 
-// ofLive leaves out what is of the backfill.
+// ofLive removes the elements that belong to partitions of the backfill.
 func ofLive[T any](spec *dataset.Spec, all []T, identity func(*T) string) []T {
 	if spec.Backfill == nil {
 		return all

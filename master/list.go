@@ -115,7 +115,7 @@ func (l *listing) open(ctx context.Context, ds *serve.Dataset) (sources.Source, 
 		}
 		if ds.Spec.BitExact == nil {
 			known = append(known, segs...)
-		} else if len(segs) > len(known) { // virtual ranks list the same
+		} else if len(segs) > len(known) { // the virtual ranks of a partition have the same segments
 			known = segs
 		}
 	}
@@ -235,9 +235,10 @@ func (l *listing) state(ctx context.Context) (*serve.Dataset, error) {
 }
 
 // wanted says whether to list more of a partition. Shuffle and virtual ranks permute all
-// blocks, so they need all segments. Otherwise a window ahead of the plan is enough. The core
-// says when it needs more as it plans. If agents tell a new master of leases up to the end of
-// what is listed, it plans nothing more, so nobody says it.
+// blocks, so they need all segments. Otherwise a window ahead of the plan is enough. While
+// the core plans, it says when it needs more (NeedsSegments). It says nothing if there is
+// nothing to plan: agents may have told a new master of leases up to the end of what is
+// listed. Then Ahead is 0.
 func (l *listing) wanted(p *serve.Partition) bool {
 	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments || p.Ahead == 0 {
 		return true
@@ -296,12 +297,12 @@ func again[T any](ctx context.Context, l *listing, do func() (T, error)) (T, err
 	}
 }
 
-// restMost bounds how much later restAfter lets a source be asked again.
+// restMost bounds the rest that restAfter gives a source.
 const restMost = 30 * time.Second
 
-// restAfter is how long to wait after questions that were answered in the time took, where
-// every would do. Of hundreds of partitions the answers keep a broker busy for seconds; we
-// may take a fifth of its time.
+// restAfter returns how long to wait before a source is asked again: every, or four times as
+// long as its last answers took. With hundreds of partitions an answer keeps a broker busy for
+// seconds, and so we take at most a fifth of its time.
 func restAfter(every, took time.Duration) time.Duration {
 	return max(every, min(4*took, restMost))
 }

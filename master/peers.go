@@ -19,7 +19,7 @@ const (
 	// peerLives is how long an agent that is not heard stays in the list. Agents say that
 	// they live once a second.
 	peerLives = 4 * time.Second
-	// mostPeers bounds the list, and mostKeeps what one agent says that it keeps.
+	// mostPeers bounds the list, and mostKeeps the replicas that one agent names.
 	mostPeers = 10_000
 	mostKeeps = 1024
 )
@@ -98,7 +98,7 @@ func (p *peers) List(context.Context, *pb.ListPeersRequest) (*pb.ListPeersReply,
 	return &out, nil
 }
 
-// forget removes the agents that were not heard for long.
+// forget removes the agents that were not heard for peerLives.
 func (p *peers) forget() {
 	for name, h := range p.agents {
 		if p.now().Sub(h.heard) > peerLives {

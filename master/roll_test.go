@@ -40,9 +40,9 @@ func (a *added) AddSegmentsAfter(_ context.Context, _ uint32, after int64, segs 
 	return nil
 }
 
-// A segment that was deleted before its end was seen stops the dataset, which says what is
-// lost. With on_loss: continue what follows is added. That seals the segment at its known end,
-// so who reads it excludes what was seen.
+// A segment that was deleted before its end was seen stops the dataset, and the reason says what
+// is lost. With on_loss: continue the next segments are added instead. Adding them seals the
+// deleted segment at its known end. Its reader then finds its records missing, and excludes them.
 func TestASegmentThatWasDeletedBeforeItsEndWasSeenIsToldOrPassed(t *testing.T) {
 	for _, onLoss := range []string{"stop", "continue"} {
 		srv := &added{}

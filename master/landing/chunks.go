@@ -21,11 +21,11 @@ import (
 // Folder is where chunks lie in a master's state folder.
 func Folder(state string) string { return filepath.Join(state, "landing") }
 
-// nameKey holds the stream's id of a dataset.
+// nameKey is the key under which the id of a dataset's stream is stored.
 func nameKey(name string) string { return "names/" + name }
 
-// streamOf is the id of a dataset's stream. It is made at the first question, and stays
-// until the dataset is deleted.
+// streamOf returns the id of a dataset's stream. The id is made at the first question, and
+// stays until the dataset is deleted.
 func streamOf(ctx context.Context, store storage.Store, name string) (string, error) {
 	for {
 		b, err := store.Get(ctx, nameKey(name), 0, -1)
@@ -42,8 +42,8 @@ func streamOf(ctx context.Context, store storage.Store, name string) (string, er
 	}
 }
 
-// Local gives chunks that this process reads by itself: of a folder on this machine, or of
-// a bucket. The place is opened when it is needed first.
+// Local reads chunks without a master: from a folder on this machine, or from a bucket. It
+// opens the place when it first needs it.
 type Local struct {
 	At   string                        // the folder
 	Open func() (storage.Store, error) // the bucket; nil: the folder
@@ -126,8 +126,8 @@ func readChunk(ctx context.Context, store storage.Store, key string) ([]byte, er
 	return b, err
 }
 
-// Release deletes the name first: if it is cut short, a dataset of the same name begins
-// anew, and Run deletes the rest.
+// Release deletes the stream of a dataset, its name first. If Release is cut short, a dataset
+// of the same name gets a new stream, and Run deletes the rest of the old one.
 func (c *Local) Release(ctx context.Context, name string) error {
 	f, err := c.open()
 	if err != nil {

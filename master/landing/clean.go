@@ -21,12 +21,12 @@ import (
 // returns, no commit is under way, and none begins.
 func (s *Service) Run(ctx context.Context) {
 	defer func() {
-		s.mu.Lock() // no commit begins between the two
+		s.mu.Lock() // a commit begins with s.mu held: none comes between end and Wait
 		s.end()
 		s.mu.Unlock()
 		s.running.Wait()
 	}()
-	defer context.AfterFunc(ctx, s.end)() // they hold locks that the loop may be waiting for
+	defer context.AfterFunc(ctx, s.end)() // ends commits at once: they hold locks that the loop may be waiting for
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	var looks sync.WaitGroup
@@ -69,9 +69,10 @@ func (s *Service) warn(ctx context.Context, err error) {
 	}
 }
 
-// orphans deletes streams that no dataset has: a deletion was cut short, or a writer has put
-// its chunk after it. A stream has its name before its first chunk, so names are read after
-// chunks. It also removes what killed writers have left in a folder.
+// orphans deletes streams that no dataset has. They are left if a deletion was cut short, or if
+// a writer put a chunk after it. A stream gets its name before its first chunk. So orphans lists
+// chunks first and then names, and does not take a new stream for an orphan. It also removes
+// what killed writers have left in a folder.
 func (s *Service) orphans(ctx context.Context) error {
 	all, err := s.store.List(ctx, "", "", 0)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Service) clean(ctx context.Context) error {
 	return s.each(ctx, func(*place) bool { return true }, s.cleanStream)
 }
 
-// each does something with the datasets that it is for, once their partitions are listed.
+// each calls do for the datasets of pushed records that is(dataset) accepts, if their partitions are listed.
 func (s *Service) each(ctx context.Context, is func(*place) bool, do func(context.Context, *place, *stored) error) error {
 	all, err := s.srv.Datasets(ctx)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Service) each(ctx context.Context, is func(*place) bool, do func(contex
 	return errors.Join(failed...)
 }
 
-// recallAll is called often, and asks the storage once for each dataset.
+// recallAll calls recall for each dataset that was not recalled yet.
 func (s *Service) recallAll(ctx context.Context) error {
 	return s.each(ctx, func(p *place) bool { return !s.recalled[p.ID] }, func(ctx context.Context, p *place, a *stored) error {
 		err := s.recall(ctx, p, a)
@@ -148,8 +149,9 @@ func (s *Service) doWith(ctx context.Context, p *place, do func(context.Context,
 	return do(ctx, p, a)
 }
 
-// cleanStream costs as much as there is to delete: it lists nothing of the storage, except
-// once the hours whose staged chunks have become too old.
+// cleanStream deletes the chunks of one dataset that nothing needs. Its cost grows with what
+// there is to delete: of the storage it lists only the hours whose staged chunks have become too
+// old, each hour once.
 func (s *Service) cleanStream(ctx context.Context, p *place, a *stored) error {
 	if err := s.recall(ctx, p, a); err != nil {
 		return err
@@ -169,8 +171,8 @@ func (s *Service) cleanStream(ctx context.Context, p *place, a *stored) error {
 	return s.cleanStaged(ctx, p, a)
 }
 
-// sort takes the chunks that are committed out of those that lay there when the process
-// began.
+// sort removes the committed chunks from a.staged. When the process began, all chunks of the
+// stream were put there.
 func (s *Service) sort(ctx context.Context, p *place, a *stored) error {
 	s.mu.Lock()
 	sorted := a.sorted
@@ -207,7 +209,8 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 	}
 	var gone []storage.Object
 	defer func() { s.leave(a, gone) }()
-	// What was trimmed is few segments. The last one stays, so it alone is no reason to trim.
+	// Trimmed segments are few, so this begins at the first one. Trim keeps the last segment that it
+	// trims, so a single located segment is no reason to trim.
 	now, next, located, trim := s.now(), int64(-1), false, false
 	for done := false; !done; {
 		segs, err := s.srv.Segments(ctx, part.Number, next, page)
@@ -243,7 +246,7 @@ func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part 
 			next = g.ID
 		}
 	}
-	// In their order: readers take a chunk that is there as a sign that the later ones are.
+	// In their order: if a reader finds a chunk, it takes the later ones for stored too.
 	if err := s.delete(ctx, p, a, gone, 1, "they are trained on, and no kept checkpoint needs them"); err != nil {
 		return err
 	}
@@ -274,7 +277,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	var late []storage.Object
 	s.mu.Lock()
 	for key, size := range a.staged {
-		_, tried := a.condemned[key] // and the deletion failed
+		_, tried := a.condemned[key] // its deletion was tried and failed
 		if k, err := chunk.ParseKey(key); err == nil && (tried || now.Sub(k.At) > p.StageTTL) && a.condemn(key) {
 			late = append(late, storage.Object{Key: key, Size: size})
 		}
@@ -290,7 +293,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	}
 	s.mu.Lock()
 	late = slices.DeleteFunc(late, func(o storage.Object) bool {
-		if committed[o.Key] { // sweep met its commit
+		if committed[o.Key] { // its commit came while sweep listed it
 			delete(a.condemned, o.Key)
 			a.unstage(o.Key)
 			a.bytes -= o.Size
@@ -306,7 +309,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 // It lists each hour once, when everything in it is older than stage_ttl.
 func (s *Service) sweep(ctx context.Context, p *place, a *stored, now time.Time) error {
 	last := now.Add(-p.StageTTL).UnixMilli()/time.Hour.Milliseconds() - 1
-	if a.swept == 0 { // what lay there when the process began was listed then
+	if a.swept == 0 { // older chunks were listed when the process began (count)
 		a.swept = min(last, s.began.Add(-p.StageTTL).UnixMilli()/time.Hour.Milliseconds()-1)
 	}
 	if a.swept >= last {
@@ -340,7 +343,7 @@ func (s *Service) sweep(ctx context.Context, p *place, a *stored, now time.Time)
 	return nil
 }
 
-// committed are the keys of all chunks that are visible.
+// committed returns the keys of all visible chunks that are not deleted.
 func (s *Service) committed(ctx context.Context, p *place) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, part := range p.Partitions() {

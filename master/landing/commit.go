@@ -164,7 +164,7 @@ func (s *Service) turn(ctx context.Context, a *stored, transaction string) (ende
 // commit is Commit when no other commit of the transaction is under way. ctx ends with the
 // service.
 func (s *Service) commit(ctx context.Context, p *place, a *stored, transaction string, locators []string) (Committed, error) {
-	// First, because the chunks of what is visible may be deleted.
+	// First, because the chunks of a visible transaction may be deleted already.
 	if done, err := s.before(ctx, p, a, transaction); err != nil || done.Already {
 		return done, err
 	}
@@ -210,7 +210,7 @@ func (s *Service) appear(ctx context.Context, p *place, a *stored, transaction s
 	if err != nil {
 		return Committed{}, err
 	}
-	sure := true // whether they are visible
+	sure := true // whether the chunks are visible is known
 	defer func() {
 		if sure { // else nobody may delete them; the next master knows
 			unname()
@@ -241,8 +241,8 @@ func (s *Service) appear(ctx context.Context, p *place, a *stored, transaction s
 	return Committed{already, records}, err
 }
 
-// fits is nil if the chunks that their writer has put there itself do not exceed max_bytes.
-// What was staged through the master was counted then.
+// fits returns nil if max_bytes leaves room for the chunks that their writer has put on the
+// storage itself. Chunks that were staged through the master were counted when they were staged.
 func (s *Service) fits(a *stored, p *place, all []chunk.Locator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +293,8 @@ func (s *Service) Landed(ctx context.Context, name, transaction string) (landed 
 	return landed, records, err
 }
 
-// check is nil if a chunk was staged for this transaction lately, by its key.
+// check returns nil if the chunk's key says that it was staged for this transaction, within
+// stage_ttl.
 func (s *Service) check(p *place, transaction string, l chunk.Locator, key chunk.Key) error {
 	switch {
 	case key.Stream != p.stream:
@@ -314,7 +315,7 @@ func (s *Service) check(p *place, transaction string, l chunk.Locator, key chunk
 	return nil
 }
 
-// allThere is nil if each chunk is stored as its locator says.
+// allThere returns nil if each chunk is stored as its locator says.
 func (s *Service) allThere(ctx context.Context, transaction string, chunks []chunk.Locator) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(checking)

@@ -59,7 +59,7 @@ func (s *Service) condemn(a *stored, key string) bool {
 }
 
 // leave ends the caller's right to delete chunks. Those that are not deleted stay condemned,
-// because a deletion without an answer may still come true.
+// because a deletion without an answer may still happen.
 func (s *Service) leave(a *stored, what []storage.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storag
 	return err
 }
 
-// deleteOne deletes a chunk and gives its bytes back. Only a committed chunk may have been
-// deleted before this process, and then its bytes are not counted.
+// deleteOne deletes a chunk and gives its bytes back. A committed chunk may have been deleted
+// before this process began. Its bytes were not counted then, so they are not given back.
 func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (deleted bool, err error) {
 	s.mu.Lock()
 	_, staged := a.staged[o.Key]

@@ -43,7 +43,7 @@ var (
 	ErrNotReady  = errors.New("not ready yet") // try again
 )
 
-// Full: what is stored has reached max_bytes.
+// Full is the error when the stored records of a dataset have reached max_bytes.
 type Full struct {
 	Dataset      string
 	Stored, Most int64 // bytes
@@ -103,7 +103,7 @@ type stored struct {
 	bytes       int64
 	staged      map[string]int64 // bytes of chunks that no commit has named, by key
 	uncommitted int64            // the sum of staged
-	sorted      bool             // staged has no committed chunk of before this process
+	sorted      bool             // staged has no chunk that was committed before this process began
 	deleted     map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
 	swept       int64            // the hours up to this one were listed after their stage_ttl
 
@@ -134,7 +134,7 @@ type place struct {
 	stream string
 }
 
-// ended: no transaction follows.
+// ended says that no transaction follows.
 func (p *place) ended() bool {
 	for i := range p.Partitions() {
 		if !p.Partitions()[i].Complete {
@@ -144,8 +144,8 @@ func (p *place) ended() bool {
 	return len(p.Partitions()) > 0
 }
 
-// Partitions are those of the pushed records that the shard service knows. A backfill has
-// others.
+// Partitions returns the partitions of the pushed records that the shard service knows, without
+// those of a backfill.
 func (p *place) Partitions() []serve.Partition {
 	if p.Spec.Backfill == nil {
 		return p.Dataset.Partitions
@@ -224,8 +224,8 @@ func (s *Service) ready(ctx context.Context, name string) (*place, error) {
 	}
 }
 
-// account is how much is stored of a stream. It is counted once, without s.mu: other streams
-// go on meanwhile. Errors are ErrNotReady.
+// account returns what is stored of a stream. A stream is counted once. s.mu is not held
+// meanwhile, so that other streams go on. Errors are ErrNotReady.
 func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	s.mu.Lock()
 	a := s.stored[stream]
@@ -293,7 +293,7 @@ func (a *stored) stage(key string, size int64) {
 	a.staged[key] = size
 }
 
-// unstage forgets one. s.mu is held.
+// unstage forgets a staged chunk. s.mu is held.
 func (a *stored) unstage(key string) {
 	a.uncommitted -= a.staged[key]
 	delete(a.staged, key)
@@ -334,7 +334,7 @@ func (s *Service) upload(p *place) Upload {
 	return Upload{URL: strings.TrimSuffix(s.store.(fmt.Stringer).String(), "/"), Stream: p.stream, Now: s.now()}
 }
 
-// Layout tells it.
+// Layout returns how a dataset wants its records.
 func (s *Service) Layout(ctx context.Context, name string) (Layout, error) {
 	p, err := s.place(ctx, name)
 	if err != nil {

@@ -92,7 +92,7 @@ func (s *Service) recall(ctx context.Context, p *place, a *stored) error {
 	return nil
 }
 
-// without goes on without the store that knew what was visible.
+// without goes on after the master has lost the store, which alone knew what was visible.
 func (s *Service) without(ctx context.Context, p *place, a *stored) error {
 	if s.outlives() {
 		return s.landAgain(ctx, p, a)
@@ -106,7 +106,7 @@ func (s *Service) without(ctx context.Context, p *place, a *stored) error {
 			return err
 		}
 	}
-	err := s.store.Delete(ctx, a.notes...) // it is told once
+	err := s.store.Delete(ctx, a.notes...) // without its notes, the loss is not reported again
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	}

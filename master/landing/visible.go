@@ -15,8 +15,8 @@ import (
 // mostListed bounds the answers of Visible.
 const mostListed = 1000
 
-// Visible lists chunks of a partition that are visible and stored, at most `most` after a
-// segment. None: there is no other.
+// Visible lists chunks of a partition that are visible and stored: at most `most`, after segment
+// `after`. An empty list says that there are no more.
 func (s *Service) Visible(ctx context.Context, name string, partition int, after int64, most int) (stream string, all []sources.Segment, err error) {
 	p, err := s.ready(ctx, name)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Service) Visible(ctx context.Context, name string, partition int, after
 		return "", nil, fmt.Errorf("%w: dataset %s has no partition %d", ErrInvalid, name, partition)
 	}
 	id := sources.PartitionID(chunk.PartitionID(p.stream, partition))
-	var numbers []uint32 // several for the ranks of a private job: each has a part of the chunks
+	var numbers []uint32 // a private job has one for each rank, with a part of the chunks
 	for _, q := range p.Partitions() {
 		if q.Source == id {
 			numbers = append(numbers, q.Number)
@@ -51,7 +51,8 @@ func (s *Service) Visible(ctx context.Context, name string, partition int, after
 	return p.stream, all, nil
 }
 
-// listed are the segments of some partitions after one, in their order and each once.
+// listed returns at most `most` segments of some partitions: those that follow segment `after`,
+// in order, each once.
 func (s *Service) listed(ctx context.Context, partitions []uint32, after int64, most int) (all []sources.Segment, err error) {
 	for _, n := range partitions {
 		some, err := s.srv.Segments(ctx, n, after, most)
@@ -65,8 +66,9 @@ func (s *Service) listed(ctx context.Context, partitions []uint32, after int64, 
 	return all[:min(most, len(all))], nil
 }
 
-// whole makes a segment that of its whole chunk, and says whether the chunk is stored. Chunks
-// are deleted in their order, so after one that is there only trimmed segments have none.
+// whole makes g the segment of a whole chunk, and says whether the chunk is stored. Chunks are
+// deleted in their order. So if an earlier chunk was found (afterOne), this one is stored too,
+// unless its segment is trimmed.
 func (s *Service) whole(ctx context.Context, g *sources.Segment, afterOne bool) (bool, error) {
 	l, _, err := chunk.ParseLocator(string(g.Locator))
 	if err != nil {
