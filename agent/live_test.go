@@ -228,8 +228,8 @@ func TestOneTrainerReadsAllPartitionsOfALiveInputSideBySide(t *testing.T) {
 	eventually(t, "nobody waits when the trainer has left", func() bool { return r.waiting() == 0 })
 }
 
-// Guarantees 1 and 2, of input without an end: who comes later gets a share of the
-// partitions, and each record comes once, whoever stops, and when the master starts again.
+// Guarantees 1 and 2 for input without an end: a trainer that comes later gets a share of the
+// partitions. Each record comes once, whichever trainer stops, and also when the master restarts.
 func TestALiveInputIsSharedWithWhoComesLaterAndEachRecordComesOnce(t *testing.T) {
 	r := newRiver(4)
 	m := live(t, r, "")
@@ -267,8 +267,8 @@ func TestALiveInputIsSharedWithWhoComesLaterAndEachRecordComesOnce(t *testing.T)
 	}
 }
 
-// What another trainer gave back lies before the head: who waits there for records
-// that have not come reads it first.
+// A range that another trainer gave back lies before the head. A trainer that waits at the head
+// reads this range first.
 func TestWhoWaitsAtTheHeadReadsWhatOthersGaveBack(t *testing.T) {
 	r := newRiver(1)
 	m := live(t, r, "")

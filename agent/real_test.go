@@ -210,8 +210,8 @@ func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	tr.bye()
 }
 
-// A lease keeps its token over restarts of the master. A trainer's batches are its own by the
-// tokens of their frames, however often the master and then the agent were started again.
+// A lease keeps its token over restarts of the master. So a trainer's batches stay its own by the
+// tokens in their frames, however often the master and then the agent were started again.
 func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 	for restarts := 1; restarts <= 2; restarts++ {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// A record that may crash its trainer comes in a batch of its own, and leaves for the
-// trainer when that has stepped everything else: then the record alone is in hand. The next
-// batch waits until it is stepped.
+// A record that may crash its trainer comes in a batch of its own. The batch leaves once the
+// trainer has stepped everything else, so the record alone is in the trainer's hand. The next
+// batch waits until this one is stepped.
 
 // alone counts what a trainer has in hand, over its streams.
 type alone struct {
@@ -48,7 +48,7 @@ func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 		a.waiting[st] = since
 	}
 	if a.unstpd > 0 && a.since.After(since) {
-		since = a.since // the wait is for what is in hand now, and not for what left before it
+		since = a.since // the oldest batch in hand came later, so the wait begins with it
 	}
 	if again = since.Add(st.t.srv.patience.now()); time.Now().After(again) {
 		delete(a.waiting, st)
@@ -161,8 +161,8 @@ func (a *alone) nothingInHand() {
 	}
 }
 
-// crashed: the trainer ended by what it had in hand. If that was more than one record, the
-// next trainer is given more time with each.
+// crashed notes that the trainer was ended by what it had in hand. If that was more than one
+// record, the next trainer is given more time with each.
 func (a *alone) crashed(p *patience) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

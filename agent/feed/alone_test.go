@@ -103,8 +103,8 @@ func TestAClosedStreamHasNothingInHand(t *testing.T) {
 	})
 }
 
-// Records of two streams take turns, and a step takes nearly as long as is waited. The wait
-// begins anew with each record that leaves: the other one does not leave beside it.
+// Records of two streams take turns, and a step takes nearly as long as the wait. The wait begins
+// anew with each record that leaves, so the record of the other stream does not leave beside it.
 func TestARecordWaitsForTheOneThatLeftAndNotForThoseBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHands(t, &Server{})
@@ -122,7 +122,8 @@ func TestARecordWaitsForTheOneThatLeftAndNotForThoseBefore(t *testing.T) {
 	})
 }
 
-// The records come in the same order to the next trainer: it must not be as with the last.
+// The records come to the next trainer in the same order. It must get more time, or it crashes
+// with two records in hand too.
 func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &Server{}
@@ -137,7 +138,7 @@ func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	})
 }
 
-// It waits for the next batch, and no patience is enough.
+// Such a program steps only when it has the next batch, so a longer wait does not help.
 func TestAProgramThatTakesTwoBatchesWaitsASecondEachTime(t *testing.T) {
 	for name, step := range map[string]func(*hands){
 		"at once":     func(h *hands) { h.step(2) },

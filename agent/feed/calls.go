@@ -24,7 +24,7 @@ func resumeWord(r pb.Join_Resume) string {
 			return word
 		}
 	}
-	return "" // a newer master's
+	return "" // a word of a newer master
 }
 
 var restoreModes = map[string]pb.Restore_Mode{"newest": pb.Restore_NEWEST, "exact": pb.Restore_EXACT, "start": pb.Restore_START}

@@ -19,22 +19,22 @@ import (
 type cutter struct {
 	st    *stream
 	w     *work         // in the making, or nil
-	rds   []*reading    // one, or of input without an end one in each partition
+	rds   []*reading    // the leases read now: one, or several of different partitions
 	turn  int           // which of them is asked first
 	came  chan struct{} // signalled when one of them has a chunk
-	rd    *reading      // which the chunk is of
+	rd    *reading      // the one that chunk comes from
 	ahead *reading      // of the lease that is read next, or nil; not in rds
 	spare spareBatches
 	chunk chunk
 	at    int // next record of the chunk
 	now   []*lease
 	round uint64         // counts how often now was chosen
-	place map[passOf]int // in now
+	place map[passOf]int // index in now
 	live  bool           // the dataset has no end
 	most  int            // leases that are read at a time
 	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
-	decOf bool              // dec is of the backfill
+	decOf bool              // dec decodes the backfill
 	errs  map[string]uint64 // decode errors said so far, by column
 	timer *time.Timer
 
@@ -82,12 +82,12 @@ func (st *stream) cut(ctx context.Context) {
 	}
 }
 
-// next says which leases to read now; none when all are read. It is one in each of some
-// partitions, and of live input in all of them: the first by position there. A reader may
-// wait at the head for long, and a range that another worker gave back lies before it
-// although it was granted later. For example, lease [200, 300) waits at head 250 when
-// [100, 150) is granted again: [100, 150) is read now. more is false while the queue has no
-// room, or while nothing may be read.
+// next chooses the leases to read now; none when all are read. It takes leases of at most
+// c.most partitions, and of live input in all partitions. In each it takes the first lease by
+// position. The reason: a reader may wait at the head for long, and a range that another worker
+// gave back lies before it although it was granted later. For example, lease [200, 300) waits
+// at head 250 when [100, 150) is granted again: [100, 150) is read now. more is false while the
+// queue has no room, or while nothing may be read.
 func (c *cutter) next() (more bool) {
 	st := c.st
 	c.now = c.now[:0]

@@ -91,9 +91,9 @@ func (c *cutter) exclude(l *lease, bad *pb.BadRecord) {
 		Loose: st.ds.Spec.Order != "strict"})
 }
 
-// fail gives the lease back from at on, and ends the stream if the failure is permanent.
-// For data that the source has lost, the master decides: it stops the dataset, and the
-// stream hears of that, or it grants the records after the loss.
+// fail gives the lease back from at on, and ends the stream if the failure is permanent. If
+// the source has lost data, the master decides: it grants the records after the loss, or it
+// stops the dataset and tells the stream.
 func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 	st, srv := c.st, c.st.t.srv
 	f := faultOf(st.ds, l.grant.Pieces[piece].Name, err)
@@ -120,8 +120,8 @@ func (c *cutter) giveUp(l *lease, ev *hold.Failed) {
 	tail, again := l.cut, st.recut
 	st.mu.Unlock()
 	desk.Do(ev)
-	if !again { // else it is read again, up to there
-		desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // positions before it without a record stay with this lease
+	if !again { // else the lease is read again, up to ev.At
+		desk.Do(&hold.Exhausted{Lease: l.id, Tail: tail}) // this lease keeps the positions without a record before ev.At
 	}
 }
 

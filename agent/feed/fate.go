@@ -20,12 +20,12 @@ func TellEnded(socket string, group int, crash bool) {
 	_ = frame.WriteControl(c, frame.TypeEnded, 0, 0, frame.Ended{Group: group, Crash: crash})
 }
 
-// fates is how processes ended, as those say that have started them: only a parent is told
-// by which signal a process ended. A process is found by its group.
+// fates keeps how processes ended, as their parents report it: only a parent learns which
+// signal ended a process. A process is found by its group.
 type fates struct {
 	mu    sync.Mutex
 	said  map[int]fate
-	heard chan struct{} // closed when one is said
+	heard chan struct{} // closed at the next report
 }
 
 type fate struct {
@@ -34,9 +34,9 @@ type fate struct {
 }
 
 const (
-	// fateWait is how long we wait for the word of whoever started a process.
+	// fateWait is how long we wait for the report of a process's parent.
 	fateWait = time.Second
-	// fateKept: a group's number may be another's later.
+	// fateKept is how long a report counts. Later the number may belong to another group.
 	fateKept = 10 * time.Second
 )
 
@@ -58,8 +58,8 @@ func (f *fates) say(group int, crash bool) {
 	}
 }
 
-// crashed says whether a process of that group, which has ended, has crashed. If nobody
-// says so, it has not.
+// crashed says whether a process of that group crashed. The process has ended. Without a
+// report it counts as not crashed.
 func (f *fates) crashed(group int) bool {
 	limit := time.NewTimer(fateWait)
 	defer limit.Stop()

@@ -24,8 +24,8 @@ func (d *departures) Do(ev hold.Event) Answer {
 	return Answer{}
 }
 
-// The word of how the second one ended comes first. The master is told of them in the order
-// in which they ended.
+// The report of how the second trainer ended comes first. The master hears of both trainers in
+// the order in which they ended.
 func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &departures{}
@@ -65,7 +65,8 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 	})
 }
 
-// They end within less time than anybody takes to look: nothing else of this process runs meanwhile.
+// The processes end in less time than it takes to look: nothing else of this process runs
+// meanwhile.
 func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const count = 5
@@ -106,7 +107,7 @@ func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing
 	}
 }
 
-// The kernel may tell of an end so late that it gets a number without that. It keeps this number.
+// The kernel may report an end late, when the process has its number already. It keeps this number.
 func TestAnEndThatHasItsNumberGetsNoOther(t *testing.T) {
 	var x exits
 	watched := func() (*process, int) {

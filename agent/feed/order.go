@@ -25,7 +25,7 @@ type lease struct {
 
 	// Only the cutter uses these.
 	rd    *reading // that reads it, or nil
-	round uint64   // of the cutter's choices, the last one that it was among
+	round uint64   // the cutter's last choice that included this lease
 }
 
 // pieceAt is the piece that holds order position pos, or else the next piece after pos;
@@ -101,7 +101,7 @@ type work struct {
 	single bool  // one record, which may crash its trainer
 	bytes  int64 // accounted for in the queue
 
-	times []frame.Times // of what each batch has of each run; nil: no row has a time
+	times []frame.Times // one for each part of a run in each batch; empty: no row has a time
 }
 
 // batches of w; one without rows is one empty batch of a round.

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// patience is how long a record that comes alone waits for the step of what a trainer has in
-// hand. A program may take several batches before it steps them, so nobody can wait for
-// ever. But a step may also take long. Then the next record must not come to it: two in hand,
-// and neither would ever be alone. So the wait grows with what the trainers of this agent
-// were seen to need. Example: a step takes 3 s. The next record leaves after 1 s; the step of
-// the first one alone comes after 3 s; from now on 12 s are waited.
+// patience is how long a record that comes alone waits until the trainer has stepped what it
+// has in hand. It cannot wait for ever, because a program may take several batches before it
+// steps them. But a step may also take long. If the next record left during a long step, the
+// trainer would have two in hand, and neither would ever be alone. So the wait grows with the
+// time that the trainers of this agent need. Example: a step takes 3 s. The next record leaves
+// after 1 s. The step of the first record comes after 3 s. From then on records wait for 12 s.
 type patience struct {
 	mu      sync.Mutex
 	wait    time.Duration // 0: aloneWait
@@ -18,12 +18,12 @@ type patience struct {
 }
 
 const (
-	// aloneWait is how long is waited at first.
+	// aloneWait is the wait at first.
 	aloneWait = time.Second
-	// longestAlone bounds what is learned.
+	// longestAlone bounds the wait that is learned.
 	longestAlone = 10 * time.Minute
 	longestGuess = time.Minute
-	// aloneTimes is how much longer is waited than was needed.
+	// aloneTimes times the time that a step needed is the wait from then on.
 	aloneTimes = 4
 )
 
@@ -36,9 +36,10 @@ func (p *patience) now() time.Duration {
 	return max(p.wait, aloneWait)
 }
 
-// needed notes that a trainer has worked for so long on one batch, and that another one left for
-// it meanwhile. Perhaps it only waited for that one, and then no patience is enough. So a time
-// below twice the wait counts only if the trainer crashed, and raises the wait to longestGuess at most.
+// needed notes that a trainer took d for one batch, and that another batch left for it before the
+// end of d. Perhaps the trainer took so long only because it waited for that other batch; then no
+// wait is long enough. So a d below twice the wait counts only if the trainer crashed, and then
+// raises the wait to longestGuess at most.
 func (p *patience) needed(d time.Duration, crashed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +51,7 @@ func (p *patience) needed(d time.Duration, crashed bool) {
 	}
 }
 
-// tookSeveral notes that waiting for the steps of a trainer is of no use.
+// tookSeveral notes that a trainer takes several batches for a step: a longer wait is of no use.
 func (p *patience) tookSeveral() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,8 +21,8 @@ func (a *answers) Do(ev hold.Event) Answer {
 	return a.answer
 }
 
-// A trainer goes by what it was told last: who is being ended is told nothing, and only
-// a session that is over is told as 0.
+// A trainer relies on the last PONG that it got. So a trainer that is being ended gets none, and a
+// PONG of 0 is sent only if the session is over.
 func TestAPingIsAnsweredWithWhatIsLeftOfTheSessionUnlessItsSenderIsBeingEnded(t *testing.T) {
 	for _, c := range []struct {
 		answer Answer

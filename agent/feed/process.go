@@ -90,7 +90,7 @@ func (p *process) gone() (ended bool) {
 	return ended
 }
 
-// endedBefore says whether p has ended, and before o, which has and is known to.
+// endedBefore says whether p has ended before o. That o has ended is known.
 func (p *process) endedBefore(o *process) bool {
 	ends.mu.Lock()
 	defer ends.mu.Unlock()
@@ -172,7 +172,7 @@ func (x *exits) seen(p *process, fd int) {
 			x.drop(e.Fd)
 		}
 	}
-	if p.order == 0 { // nothing tells, or its watch has ended
+	if p.order == 0 { // the kernel does not tell, or the watch of p has ended
 		x.number(p)
 		if x.of[int32(fd)] == p { // or another process has the pidfd now
 			x.drop(int32(fd)) // it must not get another number

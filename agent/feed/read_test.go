@@ -109,8 +109,8 @@ func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testi
 	}
 }
 
-// sealed is a source of one segment that holds a record at 1, holds nothing behind it, and
-// was sealed at 5: a cursor of a range that goes on behind it waits.
+// sealed is a source of one segment that holds a record at 1 and nothing after it, and that was
+// sealed at 5. A cursor waits if its range ends after 5.
 type sealed struct{ sources.Source }
 
 func (sealed) Open(_ context.Context, r sources.Range, from sources.Position, _ []byte) (sources.Cursor, error) {
@@ -135,7 +135,7 @@ func (c *sealedCursor) Next(ctx context.Context, b *sources.Batch) error {
 
 func (c *sealedCursor) Close() error { return nil }
 
-// Guarantee 1: the positions behind the last record of a segment are settled when the
+// Guarantee 1: the positions after the last record of a segment are settled when the
 // segment is sealed, although a reading that began before waits for a record there.
 func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 	l := &lease{grant: &pb.Grant{LeaseEnd: 10, Pieces: []*pb.Piece{{End: 10}}}, read: 2, end: 10}
@@ -167,8 +167,8 @@ func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 	}
 }
 
-// A broker gives one partition more slowly than a trainer takes it, so a kind may say in how
-// many partitions a stream reads at a time. Of one partition it reads the first range.
+// A broker may give one partition more slowly than a trainer takes it. So a kind says in how many
+// partitions a stream reads at a time. In each partition the stream reads the first range.
 func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T) {
 	granted := func(id hold.Lease, partition uint32, start int64) *lease {
 		return &lease{id: id, end: start + 10, read: start, cut: start, sent: start, grant: &pb.Grant{Partition: partition, LeaseStart: start, LeaseEnd: start + 10}}

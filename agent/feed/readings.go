@@ -73,8 +73,11 @@ func (c *cutter) open(ctx context.Context) {
 	c.readAhead(ctx)
 }
 
-// stale are the readings of leases that are not read now, and those whose end was moved back.
-// There may be hundreds of readings, and this is asked for each chunk.
+// stale returns the readings of leases that are not read now, and of live leases whose end was
+// moved back. For example, lease [100, 300) was read to 200, positions [200, 210) hold no record,
+// and the segment was sealed at 210. Its reading waits for a record after 210, which never comes.
+// A new reading that ends at 210 finds that there is none. There may be hundreds of readings, and
+// stale is called for each chunk.
 func (c *cutter) stale() (all []*reading) {
 	c.st.mu.Lock()
 	defer c.st.mu.Unlock()
@@ -129,11 +132,7 @@ func (c *cutter) stopAhead() {
 	}
 }
 
-// overtaken says whether the end of a lease of live input was moved back to where it was
-// read. It may also be moved back to a place that is not reached yet. For example, lease
-// [100, 300) was read to 200, positions [200, 210) hold no record, and the segment was
-// sealed at 210: its reading waits for a record after 210, which never comes. One that
-// ends at 210 finds that there is none.
+// overtaken says whether the end of a live lease was moved back to a position that is read already.
 func (c *cutter) overtaken(l *lease) bool {
 	c.st.mu.Lock()
 	defer c.st.mu.Unlock()

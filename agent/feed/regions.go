@@ -72,7 +72,7 @@ func (rs *regions) offer(size, need int) (r *region, fd int, err error) {
 	size = need
 	memory, fd, err := share(size)
 	if err != nil {
-		rs.limit = 0 // not here
+		rs.limit = 0 // this system gives no shared memory: do not try again
 		return nil, -1, err
 	}
 	rs.last++

@@ -67,17 +67,18 @@ func (st *stream) decided(r hold.Round) {
 	poke(st.wakeCut)
 }
 
-// beyond says whether what lies here lies beyond the last round: no row of it is delivered.
+// beyond says whether undelivered rows lie beyond the last round, and so are never delivered.
 // The caller holds stream.mu.
 func (st *stream) beyond() bool {
 	return st.rounds != nil && st.rounds.Drop && !st.rounds.Endless && st.round.last
 }
 
-// mayReceive says how many more batches may leave for the process. Of an input without an
-// end whose rounds are all full, none may lie further ahead than the round after the last one
-// that all ranks have: what a process has cannot go to a rank that lacks it. For example, all
-// ranks have round 2, and 200 rows of two batches lie here: one batch leaves, and the other
-// one may have to become another rank's part of round 3. The caller holds stream.mu.
+// mayReceive says how many more batches may leave for the process. For an input without an end
+// whose rounds are all full, a process gets no batch beyond the round after the last one that all
+// ranks have. The reason: rows that a process has cannot go to a rank that lacks rows. For
+// example, all ranks have round 2, and the rows of two batches lie here. One batch leaves. The
+// rows of the other one may have to become another rank's batch of round 3. The caller holds
+// stream.mu.
 func (st *stream) mayReceive() int {
 	credit := int(st.credit)
 	if st.rounds != nil && st.rounds.Drop && st.rounds.Endless {
@@ -89,8 +90,8 @@ func (st *stream) mayReceive() int {
 // arrived takes READY.
 func (st *stream) arrived(number uint32) Answer {
 	st.mu.Lock()
-	// A process that hears which round is the last one says once more what it has, without
-	// what it has of later ones.
+	// A process that hears which round is the last one reports once more what it has. It then
+	// leaves out batches of later rounds.
 	last := st.beyond() && st.roundSaid.last && number == st.roundSaid.through
 	st.mu.Unlock()
 	return st.t.srv.cfg.Desk.Do(&hold.Arrived{Stream: st.id, Through: number, Last: last})
@@ -108,7 +109,7 @@ func (s *sender) tellRound() error {
 		st.roundSaid = now
 	}
 	st.mu.Unlock()
-	if !news { // before the first credit the trainer does not read yet: it is told then
+	if !news { // the trainer reads only after its first credit: it is told then
 		return nil
 	}
 	return frame.WriteControl(s.conn, frame.TypeRound, st.id.Number, 0, frame.Round{Through: now.through, Last: now.last, Over: now.over, Rows: runs})
@@ -117,24 +118,24 @@ func (s *sender) tellRound() error {
 // ahead is what the Desk was told of rows that are not delivered.
 type ahead struct {
 	told      bool
-	delivered uint32     // batches, then
-	newest    hold.Lease // that the reader has, then
+	delivered uint32     // batches, at that time
+	newest    hold.Lease // that the reader had, at that time
 	rows, dry bool
 	full      bool // the rows fill a batch
 }
 
-// tellAhead tells the Desk what lies here, if that is news. After each delivery it is. dry:
-// all leases are read.
+// tellAhead tells the Desk which rows lie here, if that has changed. It has after each
+// delivery. dry says that all leases are read.
 func (c *cutter) tellAhead(dry bool) {
 	st := c.st
 	st.mu.Lock()
 	if st.sending || st.recut || st.closed {
 		st.mu.Unlock()
-		return // it is not known yet; the cutter is woken when it is
+		return // not known yet: rows may be added or dropped. The cutter is woken then
 	}
 	now := ahead{told: true, delivered: st.delivered, newest: st.newest, rows: len(st.queue) > 0 || c.w != nil && c.w.b.Rows() > 0}
 	now.full = len(st.queue) > 0 || c.w != nil && c.w.b.Rows() >= st.rows
-	// A lease that has come since is not read, and one that was read stays so.
+	// Leases that were read stay read. Only a lease that came since can be unread.
 	now.dry = dry || c.said.dry && c.idles()
 	st.mu.Unlock()
 	if now != c.said {
@@ -153,9 +154,10 @@ func (c *cutter) idles() bool {
 	return true
 }
 
-// mayEnd says whether the stream may end its batch where it is. A virtual rank's batch is short
-// only after its last record. The master asked for it when all its records were here, and some
-// may have been given back since. The caller holds stream.mu.
+// mayEnd says whether the stream may end its unfinished batch now, as the master has asked. A
+// virtual rank's batch is short only if it ends with the rank's last record. When the master
+// asked, all records of the rank were here, but some may have been given back since. The caller
+// holds stream.mu.
 func (c *cutter) mayEnd() bool {
 	st := c.st
 	drained := st.state == pb.Standing_DRAINED || st.state == pb.Standing_END

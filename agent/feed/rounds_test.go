@@ -63,8 +63,8 @@ func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
 	}
 }
 
-// A decision to end a round may be on its way when a range of a virtual rank cannot be read.
-// The rows come to it again, so its batch is not ended then.
+// The decision to end a round may be on its way when a range of a virtual rank cannot be read.
+// The rows of the range come to this rank again, so its batch does not end there.
 func TestAVirtualRanksBatchEndsBehindItsLastRecordOnly(t *testing.T) {
 	for _, x := range []struct {
 		virtual uint32

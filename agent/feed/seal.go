@@ -42,10 +42,10 @@ func (c *cutter) seal(n int) {
 
 // endTransaction lets rows leave sooner when all leases of pushed records are read and the master
 // has no others. Records are pushed in whole transactions, so no more come until another one is
-// committed. The time of an unfinished batch then counts from the last frame before it, if that
-// is earlier than its first row. For example, max_wait is 10 ms and the last frame was sealed 90 ms
-// ago: the batch leaves now. So one batch in max_wait is short at most, as without this. Full
-// batches do not linger.
+// committed. max_wait then counts from the frame before the unfinished batch, if that is earlier
+// than the batch's first row. For example, max_wait is 10 ms and the last frame was sealed 90 ms
+// ago: the batch leaves now. There is still at most one short batch in each max_wait. Full batches
+// do not linger.
 func (c *cutter) endTransaction() {
 	st := c.st
 	st.mu.Lock()

@@ -20,7 +20,7 @@ func (st *stream) frames() (rows []int) {
 	return rows
 }
 
-// Rows of pushed records wait for company only while there may be some.
+// Rows of pushed records wait for more rows only while more may come.
 func TestRowsOfAWholeTransactionDoNotWaitForMore(t *testing.T) {
 	dataset.Register(landing.Kind)
 	dataset.Register(memsource.Kind)

@@ -326,7 +326,7 @@ func (st *stream) granted(g hold.Granted) {
 	st.state, st.newest, st.allOut = g.Standing, g.Lease, false
 	restored := st.said.State == frame.StateRestore && g.Standing != pb.Standing_RESTORE
 	st.mu.Unlock()
-	if restored { // else the trainer says that it waits for others, when it waits for rows
+	if restored { // so that the trainer does not go on saying that it waits for the others' restore
 		st.say(frame.StateWait, "")
 	}
 	poke(st.wakeCut)

@@ -47,14 +47,14 @@ type trainer struct {
 type outbox struct {
 	mu      sync.Mutex
 	buf     []byte
-	early   []byte // said before WELCOME, which must be the first answer: sent after it
+	early   []byte // messages that wait for WELCOME, which must be the first answer
 	greeted bool
 	answers int // bytes of ANSWERs in buf and early
 	signal  chan struct{}
 	full    bool
 }
 
-// outboxLimit is without ANSWERs: they may be larger, and are bounded by calls.
+// outboxLimit does not count ANSWERs. They may be larger, and the number of calls bounds them.
 const outboxLimit = 8 << 20
 
 func newOutbox() *outbox { return &outbox{signal: make(chan struct{}, 1)} }
@@ -238,10 +238,10 @@ func (t *trainer) depart(bye bool) {
 	}
 }
 
-// afterThoseBefore waits until the Desk knows of all trainers that ended before t: the master
-// takes the first one that it hears of for the one that failed first. It needs no time limit.
-// Each of them is told of soon after its end, because all that its connection waits for then has
-// a deadline, and none waits for a later one.
+// afterThoseBefore waits until the Desk knows of all trainers that ended before t. The reason: the
+// master takes the first end that it hears of for the first failure. The wait needs no time limit.
+// The end of each of these trainers is reported soon, because everything that its connection still
+// waits for has a deadline, and none of them waits for a trainer that ended later.
 func (t *trainer) afterThoseBefore() {
 	s := t.srv
 	select {

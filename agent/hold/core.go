@@ -62,7 +62,7 @@ type worker struct {
 	join     *pb.Join
 	said     bool // the master of this session was told of it
 	ended    bool // it came as step files: its model is shared, and outlives it
-	answered bool // its HELLO was
+	answered bool // its HELLO was answered
 	state    workerState
 	reason   string // of fenced, ending
 	lastStep int64
@@ -76,7 +76,7 @@ type worker struct {
 	lastCall uint64
 
 	pause      uint64 // the cut that its yields are paused for
-	pauseStale bool   // as the session before this one said
+	pauseStale bool   // the pause is from an earlier session
 	pausedDue  bool   // its trainer has said that it yields nothing: the master is to hear
 
 	doubts bool // shared: the last PONG told its trainer that the session is over
@@ -99,7 +99,7 @@ type stream struct {
 	id      Stream
 	w       *worker
 	dataset uint32
-	virtual uint32 // of requests
+	virtual uint32 // bit_exact: the virtual rank whose leases it requests
 	tracked bool
 	strict  bool
 	closed  bool
@@ -109,7 +109,7 @@ type stream struct {
 	delivered, stepped, durable uint32
 	lastStep                    int64
 	batches                     fifo[batch] // durable+1 ... delivered
-	takes                       fifo[take]  // theirs
+	takes                       fifo[take]  // of these batches
 	takesStepped                int         // those of batches up to stepped
 
 	leases    []*lease // in order of grant
@@ -117,13 +117,13 @@ type stream struct {
 	hungry    bool
 	requests  []uint64 // not answered
 	lastGrant int64
-	lastOf    input          // the input that it belongs to
-	ratedFrom [inputs]uint64 // the first request that carried a rate of the input; 0: none did yet
-	sized     [inputs]bool   // and a grant of that input has answered one such
+	lastOf    input          // the input that lastGrant belongs to
+	ratedFrom [inputs]uint64 // the first request that carried a rate of this input; 0: none yet
+	sized     [inputs]bool   // a grant of this input has answered a request with a rate
 	rate      meter
 	standing  pb.Standing_State
-	gaveUp    bool      // of a virtual rank: rows that could not be read, and that no grant has followed yet
-	told      uint64    // the last of the requests that were told so
+	gaveUp    bool      // virtual rank: rows could not be read, and no grant has come since
+	told      uint64    // the newest request that was answered with a standing
 	rounds    *rounding // nil: it has none
 }
 
@@ -165,8 +165,8 @@ type lease struct {
 	tail     int64 // no record begins in [tail, end); Never until read to the end
 
 	head  int64 // where its segment ends by now; Never: it was not seen, or it is final
-	met   bool  // the reader has said so; else the master has, and it may be wrong
-	waits bool  // the reader waits there
+	met   bool  // head is from the reader; else it is from the master, and may be wrong
+	waits bool  // the reader waits at head
 	ahead bool  // the master knew of no record in it when it was granted, and the reader has not said more
 	news  bool  // in Core.heads
 

@@ -7,8 +7,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// A step is closed once it is reported: one that takes batches of several streams
-// is reported behind the acks of all of them, however late the last one comes.
+// A step is closed once it is reported. A step that takes batches of several streams is reported
+// after the acks of all of them, however late the last one comes.
 func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -66,8 +66,8 @@ func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
 	}
 }
 
-// A batch is short at the end of the data only. What a virtual rank's stream could not
-// read comes to it again, whatever it was told before.
+// A batch is short only at the end of the data. A range that a virtual rank's stream could not
+// read comes to this rank again, even if the rank was told before that it is drained.
 func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -107,8 +107,8 @@ func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
 	}
 }
 
-// In rounds, such a virtual rank is not said to be drained before it has the records again:
-// the master would have its batch ended, and that would not be the last one.
+// In rounds, the agent does not report such a virtual rank as drained before it has the records
+// again. Otherwise the master would have the rank end its batch, and that is not its last one.
 func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -163,7 +163,8 @@ func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 	}
 }
 
-// A stream asks for leads one after the other before their readers are open, but only so many.
+// A stream asks for leads one after the other before their readers are open, but has at most
+// openingMost of them.
 func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -207,8 +208,8 @@ func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
 	}
 }
 
-// No answer of the master tells of a batch without rows. So a stepped one that a process brings
-// to another agent is durable as soon as the master has let the process in.
+// A batch without rows has no ack, so no answer of the master says that it is durable. If a process
+// brings such a batch, stepped, to another agent, it is durable as soon as the process has joined.
 func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -235,7 +236,7 @@ func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
 }
 
 // tail="drop": a process has stepped the last round and has left, and the session breaks before the
-// master has processed that. A new master hears what it said of its rounds with its leaving.
+// master has processed that. A new master hears of the process's rounds together with its Leave.
 func TestAProcessThatLeftBehindItsLastRoundSaysSoToTheNextMaster(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)

@@ -25,10 +25,11 @@ func (c *Core) headSeen(l *lease, ev *HeadSeen) {
 	c.want(l.s)
 }
 
-// openingMost bounds the leases of a stream that begin at a head as the master knows it and
-// whose readers have not said yet that they wait there. A source may need a tenth of a
-// second to open a reader: hundreds of partitions are not opened one by one. More would
-// take partitions from other trainers before it is known that there is nothing to read.
+// openingMost bounds how many leases of a stream may begin at the head that the master knows
+// while their readers have not said yet that they wait there. There is more than one, because a
+// source may need a tenth of a second to open a reader, and a stream may have hundreds of
+// partitions. Without a bound, a stream would take partitions from other trainers before it is
+// known that it has nothing to read.
 const openingMost = 16
 
 // waits says whether the stream's readers only wait at heads, or are expected to: none of them

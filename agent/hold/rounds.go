@@ -17,7 +17,7 @@ type Rounds struct {
 	Series   uint32 // the trainer's number of this run of rounds, the same on every rank
 	MaxWait  time.Duration
 	Endless  bool   // the dataset has no end
-	Drop     bool   // no round is short; of a dataset with an end, what no full round has is dropped
+	Drop     bool   // no round is short; if the dataset has an end, records that fill no round are dropped
 	Told     uint32 // Resume: what the process was told
 	ToldLast bool
 	ToldRows []uint64 // Resume: of all ranks, of the newest rounds up to Told
@@ -27,7 +27,7 @@ type Rounds struct {
 type Arrived struct {
 	Stream  Stream
 	Through uint32
-	// Last: it was told which round is the last one, and has none of a later one any more.
+	// Last: it was told which round is the last one, and has no batch of a later round any more.
 	Last bool
 }
 
@@ -57,14 +57,14 @@ type Round struct {
 type rounding struct {
 	Rounds
 	received  uint32
-	sizes     rounds.Rows[uint32] // rows of the batches that are delivered, of rounds that are not told
-	sums      rounds.Rows[uint64] // of all ranks, of the rounds that are told
+	sizes     rounds.Rows[uint32] // rows of each delivered batch whose round is not told yet
+	sums      rounds.Rows[uint64] // rows of all ranks in each round that is told
 	full      bool                // a batch that waits is full
 	rows, dry bool                // what its reader has said since the last Deliver
 	lease     Lease               // the newest that its reader was given
 	newest    uint64              // sequence of its leases' tokens, in this session
 	closed    bool
-	cut       bool // Drop: what lies beyond the last round is given back
+	cut       bool // Drop: records beyond the last round were given back
 	done      bool // and the last round is stepped
 	said      report
 	again     bool // nothing was said in this session
@@ -144,7 +144,7 @@ func (s *stream) report() report {
 		return now
 	}
 	now.more = r.rows || s.delivered > r.received
-	// Where every round is full, a rank that gets another full batch is not at its end.
+	// With Drop, a rank that gets another full batch is not at its end.
 	full := r.Drop && (r.full || s.delivered > r.received)
 	if now.drained = r.dry && !full && !s.gaveUp && (s.over || s.standing == pb.Standing_DRAINED); now.drained {
 		now.newest = r.newest
@@ -160,7 +160,8 @@ func (c *Core) roundsAgain() {
 }
 
 // lastWord says whether a process has left after its last round, and a new master must still
-// hear that from us: it drops what no full round has when all ranks have said so.
+// hear that from us. When all ranks have reported that, the master drops the records that fill no
+// round.
 func (c *Core) lastWord(s *stream) bool {
 	return s.w.state == gone && s.rounds.cut && s.rounds.done && c.leaving(s.w)
 }
@@ -189,8 +190,8 @@ func (c *Core) sayRounds() {
 	}
 }
 
-// news are the rows of the batches up to `through` that the master was not told in this
-// session, and that no round that went has.
+// news returns the rows of the batches up to `through` that the master was not told in this
+// session and whose rounds are not decided yet.
 func (r *rounding) news(through uint32) []uint32 {
 	after := r.Told
 	if !r.again {
@@ -221,11 +222,10 @@ func (c *Core) round(d *pb.RoundDecision) {
 // ends says whether the last round is known, and rows of this stream may lie beyond it.
 func (r *rounding) ends() bool { return r != nil && r.Drop && !r.Endless && r.ToldLast }
 
-// cutOff gives back what lies beyond the last round: the trainer yields nothing of it. It
-// is called when its process says that it has none of it any more. That is so at the latest
-// when the last round is stepped, because a process hears which one that is before it
-// yields it. Example: lease [100, 200) is delivered to 160, and the last round ends at 140:
-// [140, 200) is given back.
+// cutOff gives back the records beyond the last round. It is called when the process has said
+// that it keeps none of them, or when the last round is stepped: a process hears which round is
+// the last one before it yields that round, and yields nothing after it. Example: lease
+// [100, 200) is delivered to 160, and the last round ends at 140: [140, 200) is given back.
 func (c *Core) cutOff(s *stream) {
 	r := s.rounds
 	if !r.ends() || r.cut {

@@ -249,9 +249,10 @@ func (c *Core) onGone(ev *Gone) {
 	}
 }
 
-// giveBackAll gives back what w had in hand, once the master has processed w's Leave. Until then,
-// if the job's model is not `shared`, that is asserted as if w lived. If a session began with
-// less of it, others of the generation would get the rest, although w's end ends the generation.
+// giveBackAll gives back the rows that w had in hand, once the master has processed w's Leave.
+// Until then, if the job's model is not `shared`, a new session asserts w's leases as if w lived.
+// If it asserted less, other workers of the generation would get the rest, although w's end ends
+// the generation.
 func (c *Core) giveBackAll(w *worker) {
 	if w == nil || w.state != gone {
 		return
@@ -273,8 +274,8 @@ func (c *Core) unsureAt() Time {
 	return Never
 }
 
-// wasLetIn says whether w came as step files and the agent before this one had let it in. The
-// master keeps its leases until it hears of its end, though nothing in the files is to be acked.
+// wasLetIn says whether w came as step files and had joined through the agent before this one. The
+// master keeps the leases of w until it hears of w's end, even if the files have nothing to ack.
 func (w *worker) wasLetIn() bool { return w.ended && w.join.Generation != 0 }
 
 func (c *Core) claims(w *worker) bool {
@@ -285,7 +286,7 @@ func (c *Core) claims(w *worker) bool {
 func (c *Core) forget(number uint32) {
 	w := c.byNumber[number]
 	if w == nil || w.state != gone || c.claims(w) || (w.leave.Reason == pb.Leave_LOST && !w.leave.Ended) {
-		return // a lost one may still be found to have ended
+		return // the agent may still find out that this process has ended
 	}
 	delete(c.byNumber, number)
 	c.workers = slices.DeleteFunc(c.workers, func(o *worker) bool { return o == w })

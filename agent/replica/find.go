@@ -41,7 +41,7 @@ type Found struct {
 	About json.RawMessage `json:"about"`
 }
 
-// Finds is what there is.
+// Finds is the answer of Find.
 type Finds struct {
 	Found  []Found  `json:"found"`
 	Faults []string `json:"faults"` // why others do not count
@@ -70,7 +70,7 @@ func (n *Node) Find(ctx context.Context, w Wanted) (*Finds, error) {
 	}
 	places, faults := n.look(ctx, f, n.all())
 	out.Faults = append(out.Faults, faults...)
-	places = slices.DeleteFunc(places, func(p place) bool { // its own slots it has looked at itself
+	places = slices.DeleteFunc(places, func(p place) bool { // the trainer has looked at its own slots itself
 		return p.at == n.self && !p.copy.Replica && p.copy.Rank == w.Rank
 	})
 	checked := 0
@@ -91,7 +91,7 @@ func (n *Node) Find(ctx context.Context, w Wanted) (*Finds, error) {
 	return out, nil
 }
 
-// all are this agent and those of other nodes.
+// all returns this agent and those of other nodes.
 func (n *Node) all() []*pb.Peer {
 	peers, _, _ := n.ring()
 	return append([]*pb.Peer{n.self}, peers...)
@@ -126,8 +126,8 @@ func (n *Node) look(ctx context.Context, f *memory.Folder, peers []*pb.Peer) (al
 	return all, faults
 }
 
-// byCut gives the copies of each cut that is wanted, the newest cut first; of a cut, the
-// rank's own copies first. Copies older than the trainer's own checkpoints are left out.
+// byCut groups the wanted copies by cut, the newest cut first. Within a cut the rank's own copies
+// come first. Copies older than the trainer's own checkpoints are left out.
 func byCut(places []place, w *Wanted) [][]place {
 	var least uint64
 	for _, p := range places {

@@ -65,7 +65,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Copies is how many copies of each slot other nodes are to have. A nil Node makes none.
+// Copies is how many copies of each slot this agent makes on other nodes. A nil Node makes none.
 func (n *Node) Copies() int {
 	if n == nil {
 		return 0
@@ -116,7 +116,7 @@ func (n *Node) client(p *pb.Peer) (pb.ReplicasClient, error) {
 	return pb.NewReplicasClient(c), nil
 }
 
-// tell logs what is new of a subject; "": it is well again.
+// tell logs text about a subject if it is not the text that was logged last. "": all is well again.
 func (n *Node) tell(about, text string) {
 	n.mu.Lock()
 	was := n.told[about]
@@ -133,7 +133,7 @@ func memoryID(root string) (uint64, error) {
 	if err := unix.Stat(root, &st); err != nil {
 		return 0, &os.PathError{Op: "stat", Path: root, Err: err}
 	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it the folder has to do
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // if it cannot be read, the folder alone names the memory
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d %d", boot, st.Dev, st.Ino)
 	return h.Sum64(), nil

@@ -20,8 +20,8 @@ import (
 const (
 	lookEvery = 100 * time.Millisecond
 	chunk     = 1 << 20
-	// stuckAfter ends a copy to an agent that takes nothing, and shunFor is how long the next
-	// agent of the ring is asked in its place.
+	// After stuckAfter without progress, a copy to an agent is given up. For shunFor the copies
+	// then go to the next agent of the ring.
 	stuckAfter = 30 * time.Second
 	shunFor    = 20 * time.Second
 )
@@ -106,8 +106,8 @@ func (s *sender) receiver(peers []*pb.Peer) *pb.Peer {
 	return nil
 }
 
-// newest is the newest checkpoint of each stream. The ranks of a replicated group have one
-// state, so one of them is copied: the lowest rank of this node.
+// newest returns the newest checkpoint of each stream. The ranks of a replicated group have the same
+// state, so only one of them is copied: that of the node's lowest rank.
 func newest(f *memory.Folder, held []memory.Checkpoint) map[stream]memory.Checkpoint {
 	all := map[stream]memory.Checkpoint{}
 	for _, h := range held { // by rank, the newest first

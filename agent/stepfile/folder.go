@@ -19,7 +19,7 @@ import (
 // RootVariable names another tmpfs than /dev/shm. Checkpoints in memory lie there too.
 const RootVariable = "HEADRACE_MEMORY_DIR"
 
-// Folder is where the trainers of one agent leave their step files.
+// Folder is where the trainers of one agent write their step files.
 type Folder struct {
 	Path string
 	lock *os.File // the folder itself: it says that an agent lives

@@ -106,14 +106,14 @@ func (s *Stream) head(b []byte) error {
 	return nil
 }
 
-// mark is the newer of a pair that is whole.
+// mark returns the newer whole mark of a pair.
 func mark(b []byte) (a uint64, v int64, ok bool) {
 	newest := uint64(0)
 	for i := range 2 {
 		m := b[i*markBytes : (i+1)*markBytes]
 		number := binary.LittleEndian.Uint64(m)
 		if number <= newest || number != binary.LittleEndian.Uint64(m[24:]) {
-			continue // it is older, or its writer was killed before its end
+			continue // it is older, or the trainer was killed while it wrote it
 		}
 		newest, ok = number, true
 		a, v = binary.LittleEndian.Uint64(m[8:]), int64(binary.LittleEndian.Uint64(m[16:]))
@@ -121,8 +121,8 @@ func mark(b []byte) (a uint64, v int64, ok bool) {
 	return a, v, ok
 }
 
-// frames follows the frames from the oldest on, to the first one that is not whole or does
-// not follow the one before: no batch of that was yielded.
+// frames follows the frames from the oldest on, until one is not whole or does not follow the one
+// before it. No batch of that frame was yielded.
 func (s *Stream) frames(b []byte, oldest int64) error {
 	next := s.Durable + 1
 	for at := uint64(oldest); at != 0; {

@@ -25,9 +25,9 @@ func (p *pieces) rowsOf(k uint32) uint32 {
 	return uint32(min(uint64(p.per), uint64(p.rows)-min(uint64(p.rows), uint64(k)*uint64(p.per))))
 }
 
-var errRows = errors.New("its spans have not as many rows as its frame")
+var errRows = errors.New("its spans do not have as many rows as its frame")
 
-// of gives the spans of batch k in order space, with their rows and event times.
+// of returns the spans of batch k in order space, with their rows and event times.
 func (p *pieces) of(k uint32) (all []frame.ResumeSpan, err error) {
 	start := uint64(k) * uint64(p.per)
 	stop := start + uint64(p.rowsOf(k))

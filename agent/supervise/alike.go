@@ -62,7 +62,7 @@ func (t *tracer) line(l []byte) (pass [][]byte) {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// rest is what is held back of a traceback that did not end.
+// rest returns the lines that are held back of a traceback that did not end.
 func (t *tracer) rest() [][]byte {
 	text := t.text
 	t.text = nil

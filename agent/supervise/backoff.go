@@ -8,7 +8,7 @@ type wait struct {
 	end   End // why it is started again
 }
 
-// soon is how long a worker runs at least if the failures before it count no more.
+// soon: if a worker has run this long, its earlier failures do not count any more.
 const soon = 10 * time.Second
 
 func backoff(n int) time.Duration {
@@ -29,7 +29,7 @@ func (g *group) failures(local int, w *worker) {
 	}
 }
 
-// later starts what has failed so often now, or after its backoff.
+// later calls start now, or after the backoff of a worker (or group) that has failed repeatedly.
 func (g *group) later(local int, end End, start func() error) error {
 	pause := g.cfg.Backoff(g.quick[local])
 	if pause <= 0 {
@@ -50,7 +50,7 @@ func (g *group) later(local int, end End, start func() error) error {
 	return nil
 }
 
-// stopWaiting ends what would start later: it has failed.
+// stopWaiting gives up the starts that wait for their backoff. These workers count as failed.
 func (g *group) stopWaiting() {
 	for rank, w := range g.waiting {
 		w.timer.Stop()

@@ -15,7 +15,7 @@ const (
 	evaluatorWithin = 2 * time.Minute
 )
 
-// cluster is what a group of Roles knows besides.
+// cluster is the part of a group's state that only Roles need.
 type cluster struct {
 	hosts     map[string][]string // role -> addresses
 	chiefDone bool                // the chief has ended well: nothing is left to train
@@ -66,7 +66,8 @@ func (g *group) giveUp(w *worker, why string) {
 	g.stop(syscall.SIGTERM)
 }
 
-// serverEnded takes all back: the model, or a part of it, was in the server's memory.
+// serverEnded starts all trainers again at the newest checkpoint, because the model, or a part of
+// it, was in the server's memory.
 func (g *group) serverEnded(w *worker) error {
 	switch {
 	case g.cluster.chiefDone:
@@ -133,20 +134,20 @@ func (g *group) end(which func(*task) bool) {
 	g.within(g.cfg.Grace, func() { send(syscall.SIGKILL) })
 }
 
-// runs reports whether a task runs, or is to start again.
+// runs reports whether a task runs or will start again.
 func (g *group) runs(which func(*task) bool) bool {
 	return slices.ContainsFunc(g.tasks, func(t task) bool {
 		return which(&t) && (g.workers[t.local] != nil || g.waiting[t.local] != nil)
 	})
 }
 
-// groupRuns reports whether a process runs that must end before the group starts again: an
-// evaluator has nothing of the model.
+// groupRuns reports whether a process runs that must end before the group starts again. An
+// evaluator need not: it has nothing of the model.
 func (g *group) groupRuns() bool {
 	return slices.ContainsFunc(g.workers, func(w *worker) bool { return w != nil && w.role != Evaluator })
 }
 
-// within calls do after a time, in place of what was to be called before.
+// within calls do after d. It replaces the call that an earlier within has planned.
 func (g *group) within(d time.Duration, do func()) {
 	g.cluster.lateDo = do
 	g.cluster.late.Reset(d)

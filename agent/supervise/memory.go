@@ -63,8 +63,8 @@ func memoryGroup(own string) (version int, group string) {
 	return version, group
 }
 
-// groupMount finds where in /proc/self/mountinfo the group lies: below the mount point, as far
-// as a container sees it. A mount may show only a part of the hierarchy: its root.
+// groupMount finds in /proc/self/mountinfo where the group lies: the mount point, and the path
+// below it. A mount may show only a part of the hierarchy (its root), as in a container.
 func groupMount(mounts string, version int, group string) (mount, below string, found bool) {
 	if strings.HasPrefix(group, "/..") { // we were moved out of what our namespace shows
 		return "", "", false
@@ -122,8 +122,8 @@ func (m *memoryKills) count() int64 {
 	return 0
 }
 
-// one says whether there was a kill since the count was since, when the worker started, that
-// does not explain another worker's end. A kill before that was of another process.
+// one says whether a kill explains the end of a worker: a kill after the worker started, when the
+// count was since, that explains no other worker's end. An earlier kill hit another process.
 func (m *memoryKills) one(since int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -97,8 +97,8 @@ func TestKillsOfAGroupThatIsNotSeenExplainNothing(t *testing.T) {
 	}
 }
 
-// A kill before a worker started was of another process, such as a child of a worker before it.
-// Each later one explains the end of one worker that ran, in whatever order their ends are seen.
+// A kill before a worker started hit another process, such as a child of an earlier worker. Each
+// later kill explains the end of one worker that ran, in whatever order their ends are seen.
 func TestAKillBeforeAWorkerStartedDoesNotExplainItsEnd(t *testing.T) {
 	on := machine{t, t.TempDir()}
 	on.write("proc/self/cgroup", "0::/job\n")

@@ -54,8 +54,8 @@ type Config struct {
 	MasterAddr string // MASTER_ADDR; default 127.0.0.1
 	MasterPort int    // MASTER_PORT; default: a free one, chosen anew for each generation of a group
 
-	// Ended is called, if it is set, after workers have ended: before the worker of one
-	// rank is started again, before the group is (rank -1), and at the end.
+	// Ended is called, if it is set, after workers have ended: before the worker of one rank
+	// starts again, before the group starts again (rank -1), and at the end.
 	Ended func(rank int, again bool)
 
 	// Reaped is called, if it is set, when a worker has ended: with its process group, and

@@ -101,8 +101,8 @@ func (w *worker) tell(s syscall.Signal) {
 	w.signal(s)
 }
 
-// crashed says whether the worker, which has ended, has crashed by itself. If it was for want
-// of memory, its end says so from then on.
+// crashed says whether the worker, which has ended, crashed by itself. If the kernel killed it for
+// want of memory, crashed notes that in w.end.
 func (w *worker) crashed(oom *memoryKills) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
