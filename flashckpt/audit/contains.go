@@ -40,18 +40,18 @@ type Where struct {
 	Name      string    `json:"name"`
 	Offset    int64     `json:"offset"`
 	Unit      string    `json:"unit"`   // of the offset: bytes | records | entries
-	Passes    []Verdict `json:"passes"` // of which something is settled
+	Passes    []Verdict `json:"passes"` // those in which something is settled
 }
 
 // Verdict is about one pass.
 type Verdict struct {
 	Pass uint32 `json:"pass"`
-	// State is in | out | excluded | dropped | settled | empty. Settled: the position is,
-	// and the cut does not know whether it held a record. Empty: the source says that it
-	// holds none.
+	// State is in | out | excluded | dropped | settled | empty. Settled: the position is settled,
+	// and the cut does not know whether it held a record. Empty: the source says that the
+	// position holds no record.
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	Vague  bool   `json:"vague,omitempty"` // in, if it is not one of those that were dropped
+	Vague  bool   `json:"vague,omitempty"` // State is in, but the record may be one of those that were dropped
 }
 
 // In says whether the record is in the model, by any pass.
@@ -65,7 +65,8 @@ func (w *Where) is(state string) bool {
 	return slices.ContainsFunc(w.Passes, func(v Verdict) bool { return v.State == state })
 }
 
-// HasRecord resolves what is settled: the source says whether the position holds a record.
+// HasRecord turns the state settled into in or empty: the source says whether the position holds
+// a record.
 func (w *Where) HasRecord(has bool) {
 	state := "empty"
 	if has {
@@ -87,7 +88,7 @@ func Contains(c *cut.Cut, r Record) (found []Where, names []string) {
 		d := &c.Datasets[i]
 		for j := range d.Partitions {
 			p := &d.Partitions[j]
-			if p.Name != "" && !seen[p.Name] { // of which nothing is settled it has no segment
+			if p.Name != "" && !seen[p.Name] { // if nothing of a partition is settled, the cut has none of its segments
 				seen[p.Name] = true
 				names = append(names, p.Name)
 			}
@@ -157,12 +158,12 @@ func (w *Where) add(d *cut.Dataset, p *cut.Partition, g *sources.Segment, pass u
 	}
 }
 
-// positions is the unit of brokers: each of their records has one, and so has what is none.
+// positions is the unit of brokers: each record has one, and some hold no record.
 const positions = "records"
 
-// holes: not every position of the pass that is in the model is known to have held a
-// record. A broker gives positions to what is no record, and aborted transactions and
-// compaction leave some without one.
+// holes says whether some positions of the pass that are in the model may have held no record. A
+// broker gives control records positions too, and aborted transactions and compaction leave
+// positions without a record.
 func holes(d *cut.Dataset, p *cut.Partition, pass uint32) bool {
 	of := passOf(d, p, pass)
 	return of.Records == nil || of.Records.Untold > 0 || of.Records.Rows < of.Units
@@ -191,7 +192,8 @@ func verdict(p *cut.Partition, s *space, pass uint32, at cut.Place) Verdict {
 	return v
 }
 
-// below: dropped units are not told apart below the low mark only.
+// below says whether a place lies below the low mark of a pass. Only there a cut does not say which
+// units were dropped.
 func below(p *cut.Partition, pass uint32, at cut.Place) bool {
 	for i := range p.Passes {
 		if low := p.Passes[i].Low; p.Passes[i].Pass == pass {

@@ -24,8 +24,8 @@ type Difference struct {
 	UnitsA    int64   `json:"units_only_a"`
 	OnlyB     []Range `json:"only_b"`
 	UnitsB    int64   `json:"units_only_b"`
-	// Records in them; nil: not known. They are known if the other cut's records are all
-	// in this one.
+	// RowsA is the number of records in OnlyA; nil: not known. It is known if cut A has all
+	// records of cut B. RowsB likewise.
 	RowsA *int64 `json:"rows_only_a"`
 	RowsB *int64 `json:"rows_only_b"`
 }
@@ -143,7 +143,7 @@ func sameSegments(a, b *cut.Partition, shuffled bool) error {
 
 func begun(p *cut.Partition) bool { return p.Done > 0 || len(p.Passes) > 0 }
 
-// passes in which at least one of the cuts has something settled.
+// passes returns the passes in which at least one of the cuts has something settled.
 func passes(a, b *cut.Partition) []uint32 {
 	all := map[uint32]bool{}
 	for _, p := range []*cut.Partition{a, b} {

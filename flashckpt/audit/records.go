@@ -4,8 +4,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// recordsOf are the records of one pass of a partition that are in the model. nil: not
-// known, because a cut counts passes that are done only all together.
+// recordsOf returns how many records of one pass of a partition are in the model. nil: not known,
+// because a cut has one count for all passes that are done.
 func recordsOf(p *cut.Partition, pass uint32) *cut.Tally {
 	if pass < p.Done {
 		if p.Done > 1 {

@@ -21,7 +21,7 @@ type Pass struct {
 	Pass  uint32 `json:"pass"`
 	Whole bool   `json:"whole"` // all of the pass is settled
 	Units int64  `json:"units"` // in the model
-	// Records in it; nil: only those of all passes that are done are known together.
+	// Records in Ranges; nil: not known, because the cut counts all passes that are done together.
 	Records  *cut.Tally `json:"-"`
 	Ranges   []Range    `json:"ranges"`
 	Excluded []Excluded `json:"excluded,omitempty"`
@@ -61,7 +61,7 @@ func settled(p *cut.Partition, pass uint32, s *space) cut.Set {
 	return nil
 }
 
-// left is the part of it that is surely not in the model: excluded, or dropped.
+// left returns what is surely not in the model: the excluded and the dropped ranges of the pass.
 func left(p *cut.Partition, pass uint32) cut.Set {
 	var out []cut.Piece
 	for i := range p.Passes {
@@ -82,7 +82,7 @@ func left(p *cut.Partition, pass uint32) cut.Set {
 	return cut.NewSet(out)
 }
 
-// vague counts the units that were dropped where the cut does not say which.
+// vague counts the dropped units of which the cut does not say where they are.
 func vague(p *cut.Partition, pass uint32) int64 {
 	if pass < p.Done {
 		return max(0, p.DoneUnits.Dropped-listed(p, func(n uint32) bool { return n < p.Done })) // of all passes done

@@ -4,5 +4,5 @@
 //	places.go  which bucket a path lies in
 //	fs.go      a bucket as a manifest.FS
 //	mirror.go  what a trainer is given: copies of manifests, and of one checkpoint's files
-//	sweep.go   what saves have left that were killed
+//	sweep.go   removes what killed saves have left
 package bucket

@@ -24,7 +24,7 @@ var _ manifest.Bucket = (*FS)(nil)
 // readAtOnce is how much one request of a reader asks for.
 const readAtOnce = 8 << 20
 
-// failed gives the errors of package fs for those of storage.
+// failed turns an error of package storage into one of package fs.
 func failed(op, path string, err error) error {
 	switch {
 	case err == nil:
@@ -45,9 +45,9 @@ func (f *FS) Mkdir(string) error { return nil }
 // SyncDir has nothing to do: an object that is there stays.
 func (f *FS) SyncDir(string) error { return nil }
 
-// Rename is not what buckets can do.
+// Rename fails, because buckets cannot rename.
 func (f *FS) Rename(from, to string) error {
-	return fmt.Errorf("%s: a bucket renames nothing", from)
+	return fmt.Errorf("%s: a bucket cannot rename", from)
 }
 
 // Create gives a file that appears at Sync, whole, and replaces what is there.
@@ -97,7 +97,7 @@ func (f *FS) ReadFile(path string) ([]byte, error) {
 	return b, failed("open", path, err)
 }
 
-// ReadDir of a folder in which nothing is, is fs.ErrNotExist: buckets have no empty folders.
+// ReadDir returns fs.ErrNotExist for an empty folder: buckets have none.
 func (f *FS) ReadDir(folder string) ([]manifest.Name, error) {
 	c, prefix, err := f.places.folder(folder)
 	if err != nil {

@@ -21,15 +21,14 @@ import (
 )
 
 const (
-	// idKey is the object that names a folder of checkpoints: one that was emptied and
-	// filled again is another one.
+	// idKey is the object that has the id of a folder of checkpoints. A folder that was
+	// emptied and filled again gets another id.
 	idKey     = "headrace-memory-id"
 	fetchSize = 16 << 20 // of one range
 	fetchers  = 4
 )
 
-// Identify gives the id of a folder of checkpoints, 16 hex digits. The first one to ask
-// draws it.
+// Identify returns the id of a folder of checkpoints, 16 hex digits. The first call draws it.
 func (p *Places) Identify(ctx context.Context, folder string) (string, error) {
 	c, err := p.at(folder)
 	if err != nil {
@@ -57,8 +56,9 @@ func (p *Places) Identify(ctx context.Context, folder string) (string, error) {
 	return "", fmt.Errorf("%s/%s cannot be read after it was written", folder, idKey)
 }
 
-// Mirror makes the local folder into hold the manifests and pins that lie in a folder of
-// checkpoints, and one level below it, and no others. A manifest never changes.
+// Mirror copies the manifests and pins that lie in a folder of checkpoints, and one level below
+// it, to the local folder `into`, and removes all others there. A manifest never changes, so a
+// file that is there with the right size is kept.
 func (p *Places) Mirror(ctx context.Context, folder, into string) error {
 	c, err := p.at(folder)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *Places) Mirror(ctx context.Context, folder, into string) error {
 		work.Go(func() error {
 			b, err := c.Get(ctx, o.Key, 0, manifest.MaxBytes+1)
 			if errors.Is(err, storage.ErrNotFound) {
-				return nil // somebody removes it
+				return nil // it was removed since it was listed
 			}
 			if err != nil {
 				return err
@@ -133,9 +133,9 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Fetch downloads the files of a checkpoint into a local folder, and compares them with
-// its manifest. Of a sharded one it downloads the part of one rank, if it is named; of the
-// files of others it compares the size and the checksum that the service has of them.
+// Fetch downloads the files of a checkpoint into a local folder, and compares them with its
+// manifest. If rank is set, it downloads only that rank's part of a sharded checkpoint. For the
+// files of other ranks it compares the size and the checksum that the service knows.
 func (p *Places) Fetch(ctx context.Context, of, into string, rank *uint32) error {
 	on := &FS{ctx: ctx, places: p}
 	m, err := manifest.Load(on, of)
@@ -159,8 +159,8 @@ func (p *Places) Fetch(ctx context.Context, of, into string, rank *uint32) error
 	return nil
 }
 
-// compare is fetch without a download. If the service has no checksum of an object, it is
-// read, and not kept.
+// compare is fetch without a download. If the service has no checksum of an object, compare
+// reads the object to compute it.
 func (p *Places) compare(ctx context.Context, from string, _ *os.Root, want *manifest.File) error {
 	c, key, err := p.file(from)
 	if err != nil {
@@ -187,7 +187,7 @@ func wrongSize(of string, size int64, want *manifest.File) error {
 	return fmt.Errorf("%s: it has %d bytes, its manifest says %d", of, size, want.Size)
 }
 
-// wrongSum is nil for the right checksum.
+// wrongSum returns nil if the checksum is right.
 func wrongSum(of string, got manifest.CRC64, want *manifest.File) error {
 	if got == want.CRC {
 		return nil

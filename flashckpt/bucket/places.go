@@ -21,8 +21,8 @@ type Client interface {
 	// Sum is the size of an object, and its CRC-64/NVME if the service has that of all of it.
 	// It does not read the object. storage.ErrNotFound.
 	Sum(ctx context.Context, key string) (size int64, crc *uint64, err error)
-	// EndUploads gives up the uploads whose key is wanted and that began before a time. How
-	// many were there.
+	// EndUploads gives up the uploads that began before a time and whose key is wanted. It
+	// returns how many there were.
 	EndUploads(ctx context.Context, before time.Time, wanted func(key string) bool) (int, error)
 }
 
@@ -34,7 +34,7 @@ type Places struct {
 	known map[string]Client
 }
 
-// New gives Places that open s3://bucket/prefix so.
+// New makes Places that open s3://bucket/prefix by open.
 func New(open func(url string) (Client, error)) *Places {
 	return &Places{open: open, known: map[string]Client{}}
 }
@@ -44,7 +44,7 @@ func None() *Places {
 	return New(func(url string) (Client, error) { return nil, fmt.Errorf("%s: this process opens no buckets", url) })
 }
 
-// On is what a path lies on: its bucket, or else local. ctx bounds what is done there.
+// On returns the FS that a path lies on: its bucket, or else local. ctx ends the calls to it.
 func (p *Places) On(ctx context.Context, path string, local manifest.FS) manifest.FS {
 	if !manifest.InBucket(path) {
 		return local
@@ -52,7 +52,7 @@ func (p *Places) On(ctx context.Context, path string, local manifest.FS) manifes
 	return &FS{ctx: ctx, places: p}
 }
 
-// at is the client for a folder of checkpoints.
+// at returns the client for a folder of checkpoints.
 func (p *Places) at(folder string) (Client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +66,8 @@ func (p *Places) at(folder string) (Client, error) {
 	return c, err
 }
 
-// file is the client and the key of a file: in a folder of checkpoints, or in the own
-// folder of one.
+// file returns the client and the key of a file. The file lies in a folder of checkpoints, or in
+// the folder of one checkpoint.
 func (p *Places) file(of string) (c Client, key string, err error) {
 	folder, key := manifest.Dir(of), path.Base(of)
 	for at := folder; at != manifest.Dir(at); at = manifest.Dir(at) {
@@ -81,7 +81,7 @@ func (p *Places) file(of string) (c Client, key string, err error) {
 	return c, key, err
 }
 
-// folder is the client for a folder, and what the keys in it begin with.
+// folder returns the client for a folder, and the prefix of the keys in it.
 func (p *Places) folder(of string) (c Client, prefix string, err error) {
 	if !manifest.IsFolder(path.Base(of)) {
 		c, err = p.at(of)

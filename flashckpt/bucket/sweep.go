@@ -24,10 +24,10 @@ func (p *Places) Remove(ctx context.Context, of string) error {
 	return c.Delete(on)
 }
 
-// Sweep removes what saves have left that were killed, in the folder of checkpoints in which
-// the manifest newest was just written: of the same rank, folders without a manifest and
-// uploads that did not end, where nothing has changed for longer than patience. The clock
-// is the bucket's.
+// Sweep removes what killed saves have left in a folder of checkpoints: folders without a
+// manifest, and uploads that did not end. newest is a manifest that was just written there. Sweep
+// touches only saves of the same rank in which nothing has changed for longer than patience, by
+// the bucket's clock.
 func (p *Places) Sweep(ctx context.Context, newest string, patience time.Duration) (removed []string, err error) {
 	folder := manifest.Dir(manifest.Dir(newest))
 	c, err := p.at(folder)
@@ -65,7 +65,7 @@ type half struct {
 	changed time.Time
 }
 
-// halves are the folders of checkpoints that have no manifest.
+// halves returns the folders of checkpoints that have no manifest.
 func halves(all []storage.Object) map[string]*half {
 	found, whole := map[string]*half{}, map[string]bool{}
 	for _, o := range all {
@@ -94,7 +94,7 @@ func halves(all []storage.Object) map[string]*half {
 
 var rankOf = regexp.MustCompile(`-rank-([0-9]+)-`)
 
-// owner is the rank in a folder's name; "": the group's.
+// owner returns the rank in a folder's name; "": the checkpoint is the group's.
 func owner(name string) string {
 	if m := rankOf.FindStringSubmatch(name); m != nil {
 		return m[1]

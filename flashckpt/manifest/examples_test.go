@@ -66,8 +66,7 @@ func of(c cut.Cut, f ...File) *Manifest {
 		Created: time.Date(2026, 11, 21, 10, 50, 0, 123456000, time.UTC), Writer: "headrace-python 0.1.0", Files: f, Cut: c}
 }
 
-// good are manifests that every reader must take.
-// dropped is files() with what no full round has: in a pass that is done, below the low
+// dropped is files() with records that no full round has: in a pass that is done, below the low
 // mark, and above it.
 func dropped() cut.Dataset {
 	d := files()
@@ -84,6 +83,7 @@ func dropped() cut.Dataset {
 	return d
 }
 
+// good are manifests that every reader must take.
 func good() map[string]*Manifest {
 	private := cutOf("private", files())
 	private.Rank = 2

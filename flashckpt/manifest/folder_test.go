@@ -92,8 +92,8 @@ func TestTheNewestIsTheHighestEpochThenTheHighestStep(t *testing.T) {
 	}
 }
 
-// A master that has lost its state begins with epoch 1 again, and who starts over with
-// step 0: the order of their cuts goes on.
+// A master that has lost its state begins with epoch 1 again, and a trainer that starts over
+// begins with step 0. The order numbers of their cuts still grow.
 func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T) {
 	dir := t.TempDir()
 	for i, at := range [][2]uint64{{1, 900}, {3, 1000}, {1, 10}, {1, 5}} {

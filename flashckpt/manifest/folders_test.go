@@ -23,8 +23,8 @@ func TestPowerLossAtEveryCallForgetsNoFolderOfACheckpointThatIsDone(t *testing.T
 		})
 }
 
-// A process that was killed has made folders and not synced them; then they are
-// nothing new to the next one.
+// A process that was killed has made folders and not synced them. The next process finds them and
+// makes none.
 func TestFoldersThatAKilledProcessMadeAreDurableWithTheNextCheckpoint(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := vfs.NewCrashableMem()

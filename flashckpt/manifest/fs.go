@@ -36,8 +36,8 @@ type Writer interface {
 // of names.
 type Bucket interface {
 	FS
-	// PutNew writes size bytes of r where nothing is; else fs.ErrExist. Of two at a time one
-	// wins.
+	// PutNew writes size bytes of r to a path where nothing is. If something is there, it
+	// returns fs.ErrExist. Of two calls at the same time one succeeds.
 	PutNew(path string, r io.Reader, size int64) error
 	// Open reads a file. fs.ErrNotExist.
 	Open(path string) (r io.ReadCloser, size int64, err error)

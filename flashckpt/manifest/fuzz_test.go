@@ -10,7 +10,7 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// resealed gives text a right checksum, so that the fuzzer gets behind it.
+// resealed gives text a right checksum, so that the fuzzer gets past that check.
 func resealed(b []byte) []byte {
 	if i := bytes.LastIndex(b, []byte(sumKey)); i > 0 {
 		b = b[:i:i]

@@ -164,7 +164,7 @@ func read(on FS, path string) Checkpoint {
 	}
 	var own *cut.Error
 	if errors.As(c.Err, &own) {
-		c.Err = own // Path is told beside it
+		c.Err = own // without the path: c.Path has it
 	}
 	return c
 }

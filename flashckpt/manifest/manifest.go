@@ -14,8 +14,8 @@ const (
 	// has it as FILE + "." + FileName beside it.
 	FileName = "headrace-manifest.json"
 
-	// Format and Version begin every manifest. Version grows when an older reader
-	// would misunderstand a newer manifest; new optional fields do not.
+	// Format and Version begin every manifest. Version grows when an older reader would
+	// misunderstand a newer manifest. It does not grow for new optional fields.
 	Format     = "headrace-checkpoint"
 	PartFormat = "headrace-checkpoint-part"
 	Version    = 1

@@ -55,8 +55,8 @@ func ParsePart(b []byte) (*Part, error) {
 	return p, nil
 }
 
-// open decodes, and checks format, version and checksum in the order in which they
-// tell most. ours says whether what was decoded has our format and versions.
+// open decodes b, and checks format, version and checksum in the order that gives the most
+// useful error. ours says whether what was decoded has our format and versions.
 func open(b []byte, format string, into any, ours func() bool) error {
 	if err := short(b); err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// directFrom is the size of an image from which on the page cache is passed by: a
-	// checkpoint is not read again soon, and would push out what is.
+	// Images of directFrom bytes or more are written past the page cache. A checkpoint is not
+	// read again soon, and would push out pages that are.
 	directFrom = 8 << 20
-	// stride is how much one write takes, and writers how many go on at a time.
+	// stride is the bytes of one write, and writers is how many writes go on at a time.
 	stride  = 8 << 20
 	writers = 2
 )
@@ -72,7 +72,7 @@ func (Direct) image(path string, b []byte, padded []byte, ended func() error) (c
 	})
 	wg.Wait()
 	for _, err := range first {
-		if errors.Is(err, unix.EINVAL) { // it opens such files, and writes none
+		if errors.Is(err, unix.EINVAL) { // the file system opens such a file, and does not write it
 			return 0, false, nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // past opens a file that is written past the page cache.
 const past = unix.O_DIRECT
 
-// room takes the room of a file before it is written: a full disk is told now.
+// room allocates a file on the disk before it is written, so that a full disk is an error now.
 func room(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
 
 // niceness of the threads that write a checkpoint: beside a trainer that uses all cores they

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only Linux writes past the page cache here, and takes room first. A full disk is told when
-// it is full.
+// Only on Linux this package writes past the page cache and allocates a file first. Elsewhere a
+// full disk is an error only when it is full.
 const past = 0
 
 func room(*os.File, int64) error { return unix.EOPNOTSUPP }

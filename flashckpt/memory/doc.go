@@ -12,9 +12,9 @@
 //	receive.go  a slot from another node's bytes
 //	afford.go   how much memory is free
 //	direct.go   large images, past the page cache
-//	direct_linux.go direct_other.go  what of it only Linux has
+//	direct_linux.go direct_other.go  the system calls of direct.go that only Linux has
 //	persist.go  from a slot to a checkpoint on storage
-//	split.go    the same with parts of the state in files of their own
-//	shards.go   the same of one that every rank has a part of
+//	split.go    the same, with parts of the state in files of their own
+//	shards.go   the same for a sharded checkpoint, of which every rank has a part
 //	upload.go   the same into a bucket
 package memory

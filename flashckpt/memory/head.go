@@ -26,7 +26,7 @@ const (
 	mostHeader = 100 << 20 // bytes of a safetensors header, as its readers have it
 )
 
-// check says what no slot can have.
+// check returns an error if no slot can have these values.
 func (h *Head) check() error {
 	switch {
 	case h.Number == 0:

@@ -87,7 +87,7 @@ func (f *Folder) held(kind string) ([]Checkpoint, error) {
 		}
 		s, err := Open(filepath.Join(f.Path, e.Name()))
 		if err != nil {
-			continue // it holds none
+			continue // it holds no checkpoint
 		}
 		h := Checkpoint{Slot: s.Path, Replica: kind == "replica-", Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
 		if err := s.Close(); err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
-// Persist writes the checkpoint of a slot to storage: its folder, the file (or those of
-// its parts, see split.go), the manifest last, each synced before the next. After a power failure at any point the
-// manifest is there with all that it names, or it is not there. A checkpoint that is
-// there already is left as it is. In a bucket each of them is one object, which appears
-// whole; see upload. A slot with the part of a rank is written to a bucket only, and no
-// manifest: Gather does that.
+// Persist writes the checkpoint of a slot to storage: its folder, then the file (or those of its
+// parts, see split.go), then the manifest. Each is synced before the next. After a power failure
+// at any point the manifest is there with all that it names, or it is not there. A checkpoint
+// that is there already is left as it is. In a bucket each file is one object, which appears
+// whole; see upload. A slot that holds one rank's part of a sharded checkpoint is written only to
+// a bucket, and without the manifest: Gather writes that.
 //
 // Errors: what the file system says; a slot whose memory is not as it was written; ctx.
 func Persist(ctx context.Context, on manifest.FS, s *Slot) error {
@@ -83,7 +83,7 @@ func (s *Slot) onlyOne(ctx context.Context) (unlock func(), err error) {
 		}
 		return func() { _ = f.Close() }, nil
 	case <-ctx.Done():
-		go func() { // the other one ends some time
+		go func() { // ends when the other writer has ended
 			<-got
 			_ = f.Close()
 		}()
@@ -106,7 +106,7 @@ func (s *Slot) write(ctx context.Context, on manifest.FS, folder, name string) (
 	return file, err
 }
 
-// fileOf is the name that the state has for its file.
+// fileOf returns the file name that the state gives.
 func fileOf(state json.RawMessage) (string, error) {
 	var v struct {
 		File string `json:"file"`

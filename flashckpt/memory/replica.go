@@ -21,7 +21,7 @@ import (
 // one stays whole.
 const replicaSlots = 2
 
-// Check says what no folder of slots can be.
+// Check returns an error if no folder of slots can have these values.
 func (f *Folder) Check() error {
 	switch {
 	case len(f.ID) != 16 || strings.Trim(f.ID, "0123456789abcdef") != "":
@@ -180,7 +180,7 @@ func DropReplicas(root string, f Folder, rank uint32, below uint64) error {
 			if order >= below {
 				continue
 			}
-		} // else it is incomplete: another one may be writing it, and goes on without a name
+		} // else it is incomplete. If somebody writes it, they go on with a file without a name
 		errs = append(errs, os.Remove(path))
 	}
 	return errors.Join(errs...)

@@ -100,8 +100,9 @@ func ofShards(m *manifest.Manifest, states []json.RawMessage) error {
 	return err
 }
 
-// uploadPart writes the part of a rank into a bucket: its files, then what lists them. A part
-// of an earlier attempt at this checkpoint is replaced, and its files stay.
+// uploadPart writes the part of a rank into a bucket: its files, then the part's description,
+// which lists them. It replaces the description of an earlier attempt at this checkpoint. The files
+// of that attempt stay.
 func (s *Slot) uploadPart(ctx context.Context, on manifest.Bucket) error {
 	folder, m := manifest.Dir(s.About.Path), &s.About.Manifest
 	files, state, err := s.putFiles(ctx, on, folder)
@@ -171,7 +172,7 @@ func persistShard(ctx context.Context, on manifest.FS, folder string, h Checkpoi
 	return files, s.About.Manifest.State, err
 }
 
-// shardsLeft persists what persistNewest does for checkpoints that are one slot each.
+// shardsLeft does for sharded checkpoints what PersistNewest does for those of one slot.
 func shardsLeft(ctx context.Context, on func(path string) manifest.FS, held []Checkpoint, run string) (all []Saved) {
 	parts := wholeShards(held, run)
 	if parts == nil {

@@ -40,8 +40,8 @@ func (s *Slot) upload(ctx context.Context, on manifest.Bucket, m *manifest.Manif
 	return failed
 }
 
-// commit writes the manifest. If another writer was faster, it gives that one's: its
-// checkpoint has this cut, and so this state.
+// commit writes the manifest. If another writer was faster, commit returns that writer's manifest:
+// its checkpoint has the same cut, and so the same state.
 func commit(on manifest.FS, path string, m *manifest.Manifest) (there *manifest.Manifest, err error) {
 	if err := manifest.WriteManifest(on, path, m); !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -83,7 +83,7 @@ func isFree(on manifest.Bucket, path string) (bool, error) {
 	return false, r.Close()
 }
 
-// inFile is the state in which the file of a place has that name.
+// inFile returns the state with `name` as the file of a place.
 func inFile(state json.RawMessage, place, name string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(state, &fields); err != nil {
