@@ -65,7 +65,7 @@ func TestAnAwayBucketIsAskedUntilItAnswers(t *testing.T) {
 	p.note(1)
 	next("silent")
 	next("answered")
-	// Of these nothing is asked, and nothing is told: what the guard knows stays.
+	// The sources of these are not asked, and nothing is noted: what the guard knows stays.
 	asked := len(s.asked)
 	for _, id := range []uint32{2, 3, 4, 5} {
 		p.until(ctx, id)

@@ -6,7 +6,7 @@
 // function that opens a source. Only cmd and tests use it.
 //
 //	config.go    Config and defaults
-//	master.go    its life: New, Run, Ready; who stops what
+//	master.go    its life: New, Run, Ready; what stops in which order
 //	folder.go    ends the master when its state folder is removed or replaced
 //	grpc.go      the gRPC server and its limits
 //	http.go      /metrics, /healthz, /readyz, pprof

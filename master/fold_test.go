@@ -299,7 +299,7 @@ func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 	}
 }
 
-// asks is a source that says what is due while somebody goes back.
+// asks is a source that names the segments to delete while somebody rewinds.
 type asks struct {
 	sources.Source
 	srv  *folder
@@ -319,7 +319,7 @@ func TestWhatWillBeDeletedIsToldBeforeTheMarkIsReadAgain(t *testing.T) {
 	for id := range int64(5) {
 		srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
 	}
-	for range 2 { // what is not deleted after all is corrected
+	for range 2 { // segments that were not deleted after all are not reported any more
 		srv.gone, srv.soon = nil, nil
 		if _, err := f.fold(t.Context()); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,7 @@ type outlook struct {
 	records int64         // between the beginning of the log and the oldest needed record
 	left    time.Duration // until that record may be deleted, or sources.Never
 	by      string        // the rule that deletes it first: age, size, movement; or byDeleted
-	catchUp time.Duration // to read what is there, at the rate of the last minutes; 0: not known
+	catchUp time.Duration // time to read up to the end of the log, at the rate of the last minutes; 0: not known
 	warn    bool
 }
 

@@ -129,8 +129,8 @@ func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (d
 	return counted, nil
 }
 
-// drop deletes the chunks of a request that failed: nobody has their locators. Those that a
-// commit names or has made visible stay. What cannot be deleted now, Run deletes.
+// drop deletes the chunks of a request that failed: nobody has their locators. Chunks that a
+// commit names or has made visible stay. Run deletes those that cannot be deleted now.
 func (s *Service) drop(p *place, all []chunk.Locator) {
 	a, err := s.account(s.life, p.stream)
 	if err != nil || len(all) == 0 {

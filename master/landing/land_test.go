@@ -111,7 +111,7 @@ func TestATransactionLandsInOneCall(t *testing.T) {
 	}
 }
 
-// A call that fails leaves nothing, and what it names stays staged.
+// A call that fails leaves no chunk of its own. The chunks that its locators name stay staged.
 func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 	s := start(t)
 	good, damaged := lines("a"), lines("b")
@@ -212,8 +212,8 @@ func TestACallWithARecordThatIsTooLargeIsRefusedWithTheLimit(t *testing.T) {
 	}
 }
 
-// dying is a store and a ledger whose process ends at a step of a transaction. What follows is
-// lost, and so is the answer.
+// dying is a store and a ledger whose process ends at a step of a transaction. Later steps and the
+// answer are lost.
 type dying struct {
 	storage.Store
 	Ledger

@@ -76,8 +76,8 @@ type Service struct {
 	now   func() time.Time
 	began time.Time
 
-	announced map[uint32]bool // partitions of which a deletion was announced; of Run alone
-	recalled  map[uint32]bool // datasets, by id; of Run alone
+	announced map[uint32]bool // partitions whose first deletion was announced; only Run uses it
+	recalled  map[uint32]bool // datasets, by id; only Run uses it
 	every     time.Duration   // how often Run looks
 	orphaned  time.Duration   // how often it looks for what no dataset has
 	again     time.Duration   // when it looks again after an error
@@ -94,8 +94,8 @@ type Service struct {
 	stored map[string]*stored
 }
 
-// stored is what lies in a stream, as far as this process has seen it. It is listed once,
-// and follows what is staged, committed and deleted from then on.
+// stored is what this process knows of the chunks of a stream. The stream is listed once. From
+// then on stored is changed with each chunk that is staged, committed or deleted.
 type stored struct {
 	counting chan struct{} // is full while it is listed
 	counted  chan struct{} // closed when it was

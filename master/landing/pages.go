@@ -37,7 +37,7 @@ type answer struct {
 	Transaction string   `json:"transaction,omitempty"`
 	Already     bool     `json:"already"`
 	Records     int64    `json:"records"`
-	Locators    []string `json:"locators,omitempty"` // of what was staged: for the commit
+	Locators    []string `json:"locators,omitempty"` // of the staged chunks, for the commit
 	Layout      *layout  `json:"layout,omitempty"`
 	Error       string   `json:"error,omitempty"`
 }
@@ -86,7 +86,7 @@ func body(r *http.Request, data []byte) ([]byte, error) {
 type arriving struct {
 	io.Reader
 	deadline func(time.Time)
-	by       time.Time // what has come must have come by then
+	by       time.Time // the deadline of the next read
 	came     int       // bytes
 }
 
@@ -100,7 +100,7 @@ func bodyOf(r *http.Request) *arriving {
 	return b
 }
 
-// done: what follows has no deadline. net/http reads on, to see whether the caller goes away.
+// done removes the deadline: net/http reads on after the body, to see whether the caller goes away.
 func (b *arriving) done() { b.deadline(time.Time{}) }
 
 // read appends to data, up to its capacity.

@@ -122,8 +122,8 @@ func TestTheDeadlineOfABodyFollowsWhatHasCome(t *testing.T) {
 	}
 }
 
-// A body that holds room has a deadline. What the request does then has none, because a large
-// commit takes longer.
+// A body that holds room has a deadline. The work after the body has none, because a large commit
+// takes longer.
 func TestABodyThatHoldsRoomHasADeadline(t *testing.T) {
 	s := start(t)
 	for _, page := range []string{"chunks?partition=0", "commit"} {

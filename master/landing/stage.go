@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/chunk"
 )
 
-// fullWait is what a producer is told to wait: about how long it takes until something is
-// deleted.
+// fullWait is how long a producer is told to wait if the dataset is full: about the time until
+// something is deleted.
 const fullWait = 2 * time.Second
 
 // roomMost is the memory that all chunks take together while they are checked and stored: that
