@@ -35,7 +35,7 @@ func wantOnce(t *testing.T, begins map[[2]int64]int, got map[[2]int64]int, twice
 	}
 }
 
-// Guarantee 6: a killed trainer's rows go to others, and what it had stepped stays.
+// Guarantee 6: a killed trainer's rows go to others, and the rows that it had stepped stay.
 func TestAKilledTrainersRowsGoToOthersAtOnce(t *testing.T) {
 	m, begins := killSetup(t)
 	a := start(t, m, socketIn(t), nil)
@@ -120,7 +120,7 @@ func TestAnAgentStartedAgainIsFoundByItsLivingTrainers(t *testing.T) {
 	if !one.await("back") || !two.await("back") {
 		t.Fatal("a trainer did not come back")
 	}
-	m.do(func(toy *toymaster.Master) { toy.Expire() }) // what nobody has re-asserted
+	m.do(func(toy *toymaster.Master) { toy.Expire() }) // leases that nobody has re-asserted
 	if !one.await("done") || !two.await("done") {
 		t.Fatal("a trainer did not finish")
 	}

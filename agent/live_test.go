@@ -291,7 +291,7 @@ func TestALiveInputWithStrictOrderComesInOrder(t *testing.T) {
 	m := live(t, r, "order: strict\n")
 	d := drink(t, r.agent(m, "one").socket, 0)
 	want := 0
-	for round := range 60 { // of which leases of 20 records end many times
+	for round := range 60 { // leases of 20 records end many times meanwhile
 		r.grow(round%2, int64(1+round%13))
 		want += 1 + round%13
 		if round%7 == 0 {

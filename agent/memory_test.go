@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// heap is what is in use of it.
+// heap returns the bytes of the heap that are in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -18,8 +18,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A frame takes the memory of what is in it, and not of what might be: a trainer
-// that takes little at a time costs its node little.
+// A frame takes memory for the rows that it has, not for the largest possible frame. So a trainer
+// with small batches costs its node little memory.
 func TestSmallFramesTakeLittleMemory(t *testing.T) {
 	root, _ := input(t, 30000, 30000)
 	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, time.Minute)

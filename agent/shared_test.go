@@ -62,7 +62,7 @@ func (s *stream) receiveShared(h frame.Header) (*frame.Frame, error) {
 		if sh.keep {
 			sh.held = append(sh.held, use)
 		} else {
-			// What we have no more is somebody else's to fill; we spoil it before.
+			// The agent may fill a region once we have released it. So we spoil its bytes before.
 			for i := range memory {
 				memory[i] = 0xA5
 			}

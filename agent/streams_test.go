@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
-// Design, How a record flows 3: what was buffered and not delivered is given up;
-// what was delivered never is.
+// Design, How a record flows 3: buffered rows that are not delivered are given up to a steal;
+// delivered rows never are.
 func TestABufferedTailCanBeStolenAndADeliveredOneNot(t *testing.T) {
 	root, begins := input(t, 1000, 1000)
 	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)

@@ -46,7 +46,7 @@ type stream struct {
 	shared  shared
 }
 
-// batch is what a test looks at: where each row began, and of which lease it is.
+// batch is what a test looks at: where each row begins, and which lease it belongs to.
 type batch struct {
 	number  uint32
 	offsets []int64

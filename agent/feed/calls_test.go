@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// Whatever bytes a trainer sends as CALL: they are refused, or make a call that
-// says what they said.
+// Whatever bytes a trainer sends as CALL: they are refused, or become a call with the same
+// content.
 func FuzzCall(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":1,"call":"ask","cut":"00000000000000ff","step":5,"path":"/ck/m.json","deadline_ms":100}`,

@@ -41,7 +41,7 @@ func TestPositionsOfPiecesTurnIntoOrderAndBack(t *testing.T) {
 	}{
 		{0, 1010, 200, 110},
 		{0, 1050, 200, 160}, // the gap rides with the record before it
-		{0, 1099, 200, 160}, // a record may end behind its piece
+		{0, 1099, 200, 160}, // a record may end after the end of its piece
 		{1, 40, 200, 180},
 		{1, 60, 200, 200},
 		{1, 40, 170, 170}, // the tail was stolen

@@ -9,10 +9,10 @@ import (
 
 // A stream reads one lease at a time, in the order of their grants. It opens the next
 // lease while it decodes the last records of the one before, because opening a range may
-// take a round trip. Of live input it reads one lease in each partition, side by side,
-// because each may wait at its head. Of a bounded topic it reads some partitions side by
-// side (Kind.SideBySide), because a broker may give one partition more slowly than a trainer
-// takes it.
+// take a round trip. A stream of live input reads one lease in each partition, side by side,
+// because each may wait at its head. A stream of a bounded topic may read several partitions
+// side by side (Kind.SideBySide), because a broker may give one partition more slowly than a
+// trainer takes it.
 
 // take gets the next chunk. It returns false if something else happened first.
 func (c *cutter) take(ctx context.Context) bool {

@@ -39,7 +39,7 @@ type regions struct {
 	bytes int
 	all   map[uint32]*region
 	free  []*region // the last one released is taken first: its memory is warm
-	gone  []uint32  // the trainer is to be told
+	gone  []uint32  // regions that the trainer must be told to forget
 }
 
 // region is a piece of shared memory.

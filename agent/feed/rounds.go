@@ -47,7 +47,7 @@ type decision struct {
 	rows rounds.Rows[uint64] // of all ranks
 }
 
-// said is what a connection is told once.
+// said is the part of a decision that each connection is told once.
 type said struct {
 	through uint32
 	last    bool

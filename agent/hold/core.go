@@ -70,14 +70,14 @@ type worker struct {
 	streams  []*stream
 	resumed  []ResumeReply
 	leave    *pb.Leave
-	hand     *pb.Crash // what it had in hand when that was given back, and its end was not known yet
+	hand     *pb.Crash // the rows that it had in hand when they were given back before its end was known
 	status   *pb.WorkerStatus
 	calls    []call // unanswered, in order
 	lastCall uint64
 
 	pause      uint64 // the cut that its yields are paused for
 	pauseStale bool   // the pause is from an earlier session
-	pausedDue  bool   // its trainer has said that it yields nothing: the master is to hear
+	pausedDue  bool   // its trainer has said that it yields nothing, and the master must still hear that
 
 	doubts bool // shared: the last PONG told its trainer that the session is over
 }

@@ -5,8 +5,8 @@
 // It answers five questions:
 //
 //   - May these batches leave for the trainer? (Deliver) Only while the session
-//     can be trusted and the leases still cover them. What it has let go is
-//     delivered: it is never given up to a steal.
+//     can be trusted and the leases still cover them. Once batches have left, they
+//     are delivered, and no steal takes them.
 //   - What may be acked? (Stepped) The oldest delivered batches of a stream, as
 //     prefixes of the leases that they span. An ack stays in the books until it
 //     is answered, and is said again in every new session.

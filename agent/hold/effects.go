@@ -39,7 +39,7 @@ type Effects struct {
 	Pauses    []PauseYields
 	Rounds    []Round
 	Kill      []WorkerReason // end that process for sure, then say Gone
-	Forgotten []uint32       // workers that have left, and of which nothing is open any more
+	Forgotten []uint32       // workers that have left and have nothing open any more
 	Live      bool           // the session is good again: Deliver may be asked
 	Greeted   bool           // the master has answered Hello
 }

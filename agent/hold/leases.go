@@ -14,7 +14,7 @@ func (c *Core) newLease(s *stream, t Token, start, end int64) *lease {
 	return l
 }
 
-// remove forgets a lease of which nothing is open.
+// remove forgets a lease that has nothing open.
 func (c *Core) remove(l *lease) {
 	l.dead = true
 	delete(c.byToken, l.token)
@@ -242,8 +242,8 @@ func (l *lease) behind(o *lease) bool {
 	return l.durable >= o.end
 }
 
-// closeStream gives back what the trainer does not use any more. The acks of what it stepped
-// are kept until the master has answered.
+// closeStream gives back the rows that the trainer does not use any more. The acks of its stepped
+// rows are kept until the master has answered.
 func (c *Core) closeStream(s *stream, reason string) {
 	if !s.closed {
 		c.stopStream(s)

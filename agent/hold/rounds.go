@@ -8,9 +8,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/rounds"
 )
 
-// Rounds of a synchronous group (docs/ROUNDS.md). A stream with rounds says to the master
-// how far its trainer's process is, and is told how far all ranks may yield. What was
-// told stays true: a new session, a new master and a new agent only say it again.
+// Rounds of a synchronous group (docs/ROUNDS.md). A stream with rounds reports to the master
+// how far its trainer's process is, and is told how far all ranks may yield. A decision stays
+// true: a new session, a new master and a new agent only repeat it.
 
 // Rounds is what an Open, or a Resume, says of a stream with rounds.
 type Rounds struct {

@@ -141,7 +141,7 @@ func (c *Core) received(m *pb.MasterMessage) {
 	c.dropStale()
 }
 
-// onHello takes the answers about leases and sends again what was not answered. An answer without a
+// onHello takes the answers about leases and sends unanswered messages again. An answer without a
 // protocol continues the one before it: it has answers about more leases.
 func (c *Core) onHello(h *pb.HelloReply) {
 	more := h.Protocol == 0 && c.greeted

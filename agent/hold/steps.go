@@ -97,7 +97,7 @@ func (c *Core) step(ev *Stepped) {
 	step := ev.Step - int64(run) + 1 // the first of them
 	switch {
 	case ev.Run > 1 && (ev.More || run > ev.Run || run*ev.Batches != through-s.stepped):
-		c.fx.Invalid = fmt.Sprintf("step: %d steps of %d batches each do not end with batch %d behind batch %d", ev.Run, ev.Batches, through, s.stepped)
+		c.fx.Invalid = fmt.Sprintf("step: %d steps of %d batches each, after batch %d, do not end with batch %d", ev.Run, ev.Batches, s.stepped, through)
 		return
 	case through > s.delivered:
 		c.fx.Invalid = fmt.Sprintf("step: %d batches are said to be stepped, %d were delivered", through, s.delivered)

@@ -31,7 +31,7 @@ func (t *Tally) Seen(ms int64) {
 // ack is a prefix that the master has not answered. Its Tally counts the records of [from,
 // prefix). The master adds it only if exactly what lies below from is settled there. So once
 // an ack may have been sent, it is never changed. Example: [100, 150) was sent with 50
-// records. What is stepped next becomes a second ack, [150, 180).
+// records. The records that are stepped next become a second ack, [150, 180).
 type ack struct {
 	from, prefix int64
 	step         int64

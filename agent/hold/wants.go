@@ -136,8 +136,8 @@ func (m *meter) delivered(now Time, wasIdle bool) {
 	}
 }
 
-// consumed: what is in batches was used up since the last call; busy says whether
-// there is more to do.
+// consumed notes that these batches were used up since the last call. busy says whether there is
+// more to do.
 func (m *meter) consumed(now Time, done used, batches uint32, busy bool) {
 	if m.since > 0 {
 		m.busy += now - m.since

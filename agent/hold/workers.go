@@ -209,8 +209,8 @@ func (c *Core) end(w *worker, reason string) {
 	c.fx.Kill = append(c.fx.Kill, WorkerReason{Worker: w.join.Worker, Reason: reason})
 }
 
-// onGone handles a trainer that has left, in whatever way. What it stepped is still acked, and
-// the rest goes back with Leave.
+// onGone handles a trainer that has left, in whatever way. Its stepped rows are still acked. The
+// rest goes back with Leave.
 func (c *Core) onGone(ev *Gone) {
 	w := c.byNumber[ev.Worker]
 	if w == nil {
@@ -265,8 +265,8 @@ func (c *Core) giveBackAll(w *worker) {
 	}
 }
 
-// unsureAt is the send time of what is said now; what cannot be said now is
-// said after the next Hello.
+// unsureAt returns the send time of a message that leaves now. A message that cannot leave now is
+// sent after the next Hello.
 func (c *Core) unsureAt() Time {
 	if c.talking() {
 		return c.now

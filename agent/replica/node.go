@@ -93,8 +93,8 @@ func (n *Node) Run(ctx context.Context) {
 	}
 }
 
-// ring is what is known of the others now: the next one first, whether this agent copies for
-// its node, and the job.
+// ring returns the agents of other nodes, the next one of the ring first. copies says whether this
+// agent copies for its node. job is the master's job.
 func (n *Node) ring() (peers []*pb.Peer, copies bool, job string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

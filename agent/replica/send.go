@@ -196,8 +196,8 @@ func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Checkpoint
 	return err
 }
 
-// dropOlder has the other agents remove what they keep of a rank since it was copied to
-// them. Nobody waits for one that does not answer.
+// dropOlder has the agents other than keeper remove the older copies that they keep of a rank.
+// Nobody waits for an agent that does not answer.
 func (n *Node) dropOlder(ctx context.Context, f *memory.Folder, rank uint32, below uint64, keeper *pb.Peer, peers []*pb.Peer) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

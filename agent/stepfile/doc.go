@@ -10,7 +10,7 @@
 //     nothing. A step file survives processes, not the node.
 //
 //   - A reader believes only what a checksum covers, and only frames that follow each other
-//     without a gap. What was torn by a kill was not stepped: a frame is written before a
+//     without a gap. A part that a kill has torn was not stepped: a frame is written before a
 //     batch of it is yielded, and a step before step() returns.
 //
 //   - A process holds a POSIX lock of its step files. A file without that lock is of a process

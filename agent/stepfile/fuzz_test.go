@@ -12,7 +12,7 @@ import (
 )
 
 // seal gives all parts of a file the checksums that they should have. Without that a
-// changed byte is found by a checksum, and nothing behind it is tried.
+// changed byte is found by a checksum, and no code after that check runs.
 func seal(b []byte) {
 	if len(b) < aboutAt {
 		return

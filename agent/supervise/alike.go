@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Limits of what is held back until an error of Python is known as a whole, and of how many
-// errors are remembered.
+// Limits: the bytes of a traceback that are held back until it is whole, and the number of errors
+// that are remembered.
 const (
 	maxTrace  = 256 << 10
 	maxTraces = 64

@@ -30,8 +30,8 @@ func TestOnlyWhatAProcessDoesToItselfIsACrash(t *testing.T) {
 	}
 }
 
-// When one trainer has crashed, the others are ended. What they do then is no crash, whatever
-// the signal.
+// When one trainer has crashed, the others are ended. Their ends are no crashes, whatever the
+// signal.
 func TestAWorkerThatWasToldToEndHasNotCrashed(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	cfg := sh(`if [ $RANK = 0 ]; then trap 'kill -ABRT $$' TERM; touch ` + ready + `; while :; do sleep 0.02; done

@@ -300,8 +300,8 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	}
 }
 
-// The program is away when a worker is to start again, as in the middle of an upgrade. The
-// others would run for hours, and no signal would reach them.
+// The program is missing when a worker should start again, as in the middle of an upgrade. Without
+// this rule the others would run for hours, and no signal would reach them.
 func TestAWorkerThatCannotStartAgainEndsTheOthers(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond} {
 		program := filepath.Join(t.TempDir(), "train")
