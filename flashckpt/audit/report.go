@@ -16,7 +16,7 @@ type Range struct {
 	End     int64  `json:"end"`
 }
 
-// Pass is what is in the model of one reading of a partition.
+// Pass says which records of one pass of a partition are in the model.
 type Pass struct {
 	Pass  uint32 `json:"pass"`
 	Whole bool   `json:"whole"` // all of the pass is settled
@@ -82,7 +82,7 @@ func left(p *cut.Partition, pass uint32) cut.Set {
 	return cut.NewSet(out)
 }
 
-// vague counts the dropped units of which the cut does not say where they are.
+// vague counts the dropped units whose place the cut does not say.
 func vague(p *cut.Partition, pass uint32) int64 {
 	if pass < p.Done {
 		return max(0, p.DoneUnits.Dropped-listed(p, func(n uint32) bool { return n < p.Done })) // of all passes done
@@ -116,8 +116,8 @@ func members(p *cut.Partition, pass uint32, s *space) cut.Set {
 	return settled(p, pass, s).Minus(left(p, pass))
 }
 
-// Passes are what is in the model of each pass of a partition that has something
-// settled.
+// Passes says for each pass of a partition with something settled which of its records are in the
+// model.
 func Passes(d *cut.Dataset, p *cut.Partition) iter.Seq[Pass] {
 	return func(yield func(Pass) bool) {
 		for n := range p.Done {

@@ -10,7 +10,7 @@
 // The package knows neither the ledger nor a network. cmd/headrace and the master
 // use it.
 //
-//	manifest.go  the types: Manifest, File, Part; what a cut is, package cut says
+//	manifest.go  the types: Manifest, File, Part; package cut has the cut
 //	parse.go     bytes to a Manifest, with limits; the checksum at the end
 //	validate.go  what must hold in every manifest
 //	fs.go        the few calls that storage must offer, and those of this machine

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// FS is the interface that storage must offer. Rename replaces its target atomically. A
-// file's bytes are durable after Sync. What Rename, Create, Mkdir and Remove did to a
-// folder is durable after SyncDir. Errors wrap fs.ErrNotExist if something is missing.
+// FS is the interface that storage must offer. Rename replaces its target atomically. A file's
+// bytes are durable after Sync. The changes that Rename, Create, Mkdir and Remove make to a
+// folder are durable after SyncDir. Errors wrap fs.ErrNotExist if something is missing.
 type FS interface {
 	Mkdir(folder string) error // one level; fs.ErrExist where it is there
 	Create(path string) (Writer, error)

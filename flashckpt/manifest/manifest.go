@@ -50,7 +50,7 @@ type File struct {
 	Path string  `json:"path"` // below the manifest's folder, with slashes
 	Size int64   `json:"size"`
 	CRC  CRC64   `json:"crc64nvme"`
-	Rank *uint32 `json:"rank,omitempty"` // who wrote it, in a sharded save
+	Rank *uint32 `json:"rank,omitempty"` // the rank that wrote it, in a sharded save
 }
 
 // Part is one rank's share of a sharded save.

@@ -148,8 +148,8 @@ type Left struct {
 
 // PersistNewest writes to storage what trainers have left in this node's memory and is
 // not there yet: the newest checkpoint of each private rank, or that of rank 0 of a
-// replicated group, whose state is the group's. Of sharded checkpoints it writes the newest
-// one whose parts are all on this node. Call it when the trainers have ended.
+// replicated group, whose state is the group's. It also writes the newest sharded checkpoint
+// whose parts are all on this node. Call it when the trainers have ended.
 //
 // on gives where a manifest's path lies.
 func PersistNewest(ctx context.Context, on func(path string) manifest.FS, root string, of Left) (all []Saved, err error) {

@@ -68,7 +68,7 @@ func persistShards(ctx context.Context, on manifest.FS, parts []Checkpoint) erro
 	return err
 }
 
-// ofShards gives a manifest the states of all ranks, and what they need.
+// ofShards puts into a manifest the states of all ranks, and the checkpoints that they need.
 func ofShards(m *manifest.Manifest, states []json.RawMessage) error {
 	var all struct {
 		Format  string                     `json:"format"`

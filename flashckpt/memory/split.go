@@ -141,8 +141,8 @@ func (f *split) from(ctx context.Context) *reader {
 	return &reader{ctx: ctx, from: io.MultiReader(readers...)}
 }
 
-// writeFiles writes what the slot holds as files, which are synced when it returns. rank: of
-// whose part they are; nil: the whole state. Changed memory is an error.
+// writeFiles writes the slot's state as files, which are synced when it returns. rank is the rank
+// whose part of the state this is; nil: it is the whole state. Changed memory is an error.
 func (s *Slot) writeFiles(ctx context.Context, on manifest.FS, folder string, rank *uint32) ([]manifest.File, error) {
 	splits, err := s.splits()
 	if err != nil {
