@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,4 +105,39 @@ func TestAWaitingTrainerIsToldWhatItWaitsFor(t *testing.T) {
 	}
 	s.close()
 	tr.bye()
+}
+
+// Files with different header lines have a decoder each, and each decoder counts its own errors.
+func TestReplacedValuesOfFilesWithDifferentHeadersAreAllCounted(t *testing.T) {
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "a.csv"), []byte("id,word\nx,a\ny,b\nz,c\n"), 0o644))
+	check(t, os.WriteFile(filepath.Join(root, "b.csv"), []byte("word,id\na,x\nb,y\n"), 0o644))
+	m := newMaster(t, "private", fmt.Sprintf(`
+name: lines
+files: {root: %s}
+decode:
+  format: csv
+  header: true
+  on_error: default
+  columns:
+    - {name: id, path: id, dtype: int64, default: 7}
+`, root), root)
+	r := prometheus.NewRegistry()
+	a := start(t, m, socketIn(t), func(c *agent.Config) { c.Registerer = r })
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 1, Track: true}))(t)
+	check(t, s.credit(10))
+	for n := int64(1); ; n++ {
+		if _, err := s.next(0); err == errEnd {
+			break
+		} else {
+			check(t, err)
+		}
+		check(t, s.step(n, 1))
+	}
+	s.close()
+	tr.bye()
+	if n := value(t, r, "headrace_decode_errors_total"); n != 5 {
+		t.Errorf("%v errors are counted, not 5", n)
+	}
 }

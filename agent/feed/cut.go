@@ -34,8 +34,8 @@ type cutter struct {
 	most  int            // leases that are read at a time
 	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
-	decOf bool              // dec decodes the backfill
-	errs  map[string]uint64 // decode errors said so far, by column
+	decOf bool                // dec decodes the backfill
+	errs  map[errorsOf]uint64 // decode errors reported so far
 	timer *time.Timer
 
 	full    time.Time // when the frame's first full batch was complete
@@ -52,13 +52,19 @@ type decoderOf struct {
 	header   string
 }
 
+// errorsOf names a column of one decoder: each decoder counts its own errors.
+type errorsOf struct {
+	decoder *decode.Decoder
+	column  string
+}
+
 func newCutter(st *stream) *cutter {
 	most, spare := st.ds.atOnce(), batchesAhead
 	if most < math.MaxInt {
 		spare *= most
 	}
 	return &cutter{st: st, left: time.Now(), live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
-		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[string]uint64{}}
+		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[errorsOf]uint64{}}
 }
 
 // cut runs until ctx ends.

@@ -129,7 +129,7 @@ func (c *cutter) giveUp(l *lease, ev *hold.Failed) {
 func (c *cutter) tellErrors() {
 	for _, d := range c.decs {
 		for _, e := range d.Errors() {
-			key := e.Column
+			key := errorsOf{d, e.Column}
 			if n := e.Count - c.errs[key]; e.Count > c.errs[key] {
 				c.errs[key] = e.Count
 				c.st.t.srv.cfg.Metrics.decodeErrors(e.Column, n)
