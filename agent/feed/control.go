@@ -64,7 +64,7 @@ func (s *Server) control(c *net.UnixConn, cred *unix.Ucred, hello frame.Hello) e
 	}
 	proc, err := watch(int(cred.Pid))
 	if err != nil {
-		s.cfg.Logger.Warn("a trainer's end can only be told by its connection", "rank", hello.Rank, "pid", hello.PID, "reason", err)
+		s.cfg.Logger.Warn("the agent cannot watch a trainer's process, and notices its end only when its connection closes", "rank", hello.Rank, "pid", hello.PID, "reason", err)
 		proc = nil
 	} else {
 		defer proc.close()

@@ -149,9 +149,9 @@ func (c *Core) stepBatches(s *stream, through uint32, step int64) {
 }
 
 // ack keeps a prefix to be sent. In `shared` nobody asks for an older step, so acks that wait
-// together become one. In the other kinds each step keeps its own. An ack with step 0 is in
-// every cut, and is joined with no other one, whose step may have been closed in an earlier
-// session.
+// together become one. In the other kinds each step keeps its own. An ack with step 0 is in every
+// cut. It is not added to an ack with another step, because that step may have been closed in an
+// earlier session.
 func (c *Core) ack(q *take, step int64) {
 	l, prefix := q.l, min(q.to, q.l.end)
 	if prefix >= l.tail {

@@ -101,9 +101,9 @@ type meter struct {
 	busy    Time // busy time of the sample so far
 	used    used
 	nBatch  uint32
-	flight  int64 // units of an untracked stream sent and not consumed
-	sentOf  input // of them, the newest
-	perSent [inputs]float64
+	flight  int64           // batches of an untracked stream that were sent and not consumed
+	sentOf  input           // the input of the newest of them
+	perSent [inputs]float64 // units of one of them, smoothed
 }
 
 // used is what some batches held of each input. A batch with records of both inputs says
