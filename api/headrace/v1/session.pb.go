@@ -1509,7 +1509,7 @@ type BadRecord struct {
 	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`
 	End           int64                  `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`      // where the next record begins
 	Column        string                 `protobuf:"bytes,4,opt,name=column,proto3" json:"column,omitempty"` // empty: the record as a whole
-	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`     // decode | too_large | malformed | kills
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`     // decode | crash
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"` // at most 64 KiB
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`     // at most 4 KiB
