@@ -39,7 +39,7 @@ type Receiving struct {
 func receive(path string, f *os.File, rank uint32, cutID uint64, h Head) (*Receiving, error) {
 	r := &Receiving{Path: path, head: h, rank: rank, cut: cutID, file: f}
 	begin := h.control()
-	clear(begin[endAt : endAt+8]) // and so its checksum is wrong, too
+	clear(begin[endAt : endAt+8]) // no end mark, and so the checksum is wrong, too
 	_, err := f.WriteAt(begin, 0)
 	if err == nil {
 		err = r.room()

@@ -59,8 +59,9 @@ func (p *place) listed() bool {
 	return n >= p.Landing.Partitions
 }
 
-// recall is called once for each stream, before anything of it is answered or deleted: if the
-// store knows nothing of what was visible, it learns it from the notes.
+// recall does its work once for each stream, before a call about the stream is answered and before
+// anything of it is deleted. If the store does not know which chunks were visible, recall takes
+// that from the notes.
 func (s *Service) recall(ctx context.Context, p *place, a *stored) error {
 	a.noting.Lock()
 	defer a.noting.Unlock()
