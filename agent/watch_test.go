@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -139,5 +141,60 @@ decode:
 	tr.bye()
 	if n := value(t, r, "headrace_decode_errors_total"); n != 5 {
 		t.Errorf("%v errors are counted, not 5", n)
+	}
+}
+
+// A stream may get another data connection. What its decoder counted before is not counted again.
+func TestReplacedValuesAreCountedOnceAlsoByAnotherConnection(t *testing.T) {
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "a.csv"), []byte("x\n"+strings.Repeat("1\n", 1<<20)), 0o644))
+	m := newMaster(t, "private", fmt.Sprintf(`
+name: lines
+files: {root: %s}
+lease: {initial: 64KiB, min: 64KiB, max: 64KiB}
+decode:
+  format: csv
+  on_error: default
+  columns:
+    - {name: id, path: 0, dtype: int64, default: 7}
+`, root), root)
+	r := prometheus.NewRegistry()
+	a := start(t, m, socketIn(t), func(c *agent.Config) { c.Registerer = r })
+	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
+	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 1000, Track: true}))(t)
+	step := int64(0)
+	take := func() error {
+		if _, err := s.next(0); err != nil {
+			return err
+		}
+		step++
+		return s.step(step, 1)
+	}
+	check(t, s.credit(60))
+	for range 60 { // more than the first lease
+		check(t, take())
+	}
+	for {
+		_ = s.data.Close()
+		check(t, s.attach())
+		check(t, s.credit(5000))
+		err := take()
+		if e, ok := errors.AsType[*frame.Error](err); ok && strings.Contains(e.Message, "already") {
+			continue // the agent has not seen yet that the first connection ended
+		}
+		check(t, err)
+		break
+	}
+	for {
+		err := take()
+		if err == errEnd {
+			break
+		}
+		check(t, err)
+	}
+	s.close()
+	tr.bye()
+	if n := value(t, r, "headrace_decode_errors_total"); n != 1 {
+		t.Errorf("%v errors are counted, not 1", n)
 	}
 }

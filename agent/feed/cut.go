@@ -32,10 +32,8 @@ type cutter struct {
 	place map[passOf]int // index in now
 	live  bool           // the dataset has no end
 	most  int            // leases that are read at a time
-	decs  map[decoderOf]*decode.Decoder
 	dec   *decode.Decoder
-	decOf bool                // dec decodes the backfill
-	errs  map[errorsOf]uint64 // decode errors reported so far
+	decOf bool // dec decodes the backfill
 	timer *time.Timer
 
 	full    time.Time // when the frame's first full batch was complete
@@ -63,8 +61,10 @@ func newCutter(st *stream) *cutter {
 	if most < math.MaxInt {
 		spare *= most
 	}
-	return &cutter{st: st, left: time.Now(), live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour),
-		place: map[passOf]int{}, decs: map[decoderOf]*decode.Decoder{}, errs: map[errorsOf]uint64{}}
+	if st.decs == nil {
+		st.decs, st.errs = map[decoderOf]*decode.Decoder{}, map[errorsOf]uint64{}
+	}
+	return &cutter{st: st, left: time.Now(), live: st.ds.Spec.Live(), most: most, spare: spareBatches{most: spare}, came: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), place: map[passOf]int{}}
 }
 
 // cut runs until ctx ends.
@@ -313,7 +313,7 @@ func (c *cutter) bindHeader(l *lease) bool {
 		return true
 	}
 	key := decoderOf{of, string(c.chunk.header)}
-	if d := c.decs[key]; d != nil {
+	if d := c.st.decs[key]; d != nil {
 		c.dec, c.decOf = d, of
 		return true
 	}
@@ -328,7 +328,7 @@ func (c *cutter) bindHeader(l *lease) bool {
 			return false
 		}
 	}
-	c.decs[key], c.dec, c.decOf = d, d, of
+	c.st.decs[key], c.dec, c.decOf = d, d, of
 	return true
 }
 

@@ -127,11 +127,11 @@ func (c *cutter) giveUp(l *lease, ev *hold.Failed) {
 
 // tellErrors reports how many values were replaced by defaults since its last call.
 func (c *cutter) tellErrors() {
-	for _, d := range c.decs {
+	for _, d := range c.st.decs {
 		for _, e := range d.Errors() {
 			key := errorsOf{d, e.Column}
-			if n := e.Count - c.errs[key]; e.Count > c.errs[key] {
-				c.errs[key] = e.Count
+			if n := e.Count - c.st.errs[key]; e.Count > c.st.errs[key] {
+				c.st.errs[key] = e.Count
 				c.st.t.srv.cfg.Metrics.decodeErrors(e.Column, n)
 				c.st.t.decodeErrors(n, e.Column)
 			}

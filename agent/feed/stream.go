@@ -34,8 +34,13 @@ type stream struct {
 	dec     *decode.Decoder
 	old     *decode.Decoder // of the backfill; nil: there is none
 	pool    *frame.Pool
-	wg      sync.WaitGroup // attached connections, one at most
-	last    frame.Stats    // guarded by trainer.mu
+
+	// Both belong to the cutter of the connection, and the next connection's cutter goes on with them.
+	decs map[decoderOf]*decode.Decoder
+	errs map[errorsOf]uint64 // decode errors reported so far
+
+	wg   sync.WaitGroup // attached connections, one at most
+	last frame.Stats    // guarded by trainer.mu
 
 	buffered atomic.Int64
 	wakeCut  chan struct{}
