@@ -43,7 +43,7 @@ func (ck *checkpoints) cutCall(a *agent, k *CutCall) {
 	}
 }
 
-// answer replies to a call. 0 is a call that was answered before.
+// answer replies to a call. Call 0 was answered before.
 func (ck *checkpoints) answer(w *worker, call uint64, what CutAnswer, step int64, reason string) {
 	if call == 0 {
 		return
@@ -86,12 +86,12 @@ func (ck *checkpoints) askCut(w *worker, call uint64, k *CutAsk) {
 			}
 		}
 	}
-	if again >= 0 { // sent again: its deadline goes on
+	if again >= 0 { // it was sent again: the first one's deadline stays
 		ck.asks[again].call = call
 		return
 	}
 	if mine == maxAsks {
-		refuse(fmt.Sprintf("%d asks of this rank wait already", mine))
+		refuse(fmt.Sprintf("%d requests for cuts of this rank wait already", mine))
 		return
 	}
 	ck.asks = append(ck.asks, q)
@@ -113,7 +113,7 @@ func (ck *checkpoints) badAsk(w *worker, k *CutAsk) string {
 	case k.Cut == 0:
 		return "a cut needs an id that is not 0"
 	case k.Carried != (k.Path == ""):
-		return "a cut has a path, or is carried by a framework: one of both"
+		return "a cut either has a path or is carried by a framework"
 	case k.Memory && (k.Carried || !ck.model.byStep):
 		return "only the ranks of a replicated or private model keep checkpoints in memory"
 	case k.Step < 0:
@@ -184,7 +184,7 @@ func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 func (ck *checkpoints) askedAgain(w *worker, call uint64, k *CutAsk, old *keptCut) {
 	switch {
 	case old.state == CutVoided || old.state == cutUnbound:
-		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut was given up: "+old.state.String())
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut with this id was voided or dropped: save again")
 	case !old.isOf(w.rank) || ck.model.byStep && old.step != k.Step:
 		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
 	default:

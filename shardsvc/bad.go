@@ -9,8 +9,8 @@ import (
 )
 
 // badRecords counts the bad records of a dataset that are excluded, and keeps their dead
-// letters until these are written. A bad record is excluded like a record that
-// the source has lost: it stays settled whichever cut the job goes back to, and each cut lists it.
+// letters until these are written. A bad record is excluded like a record that the source
+// has lost: it stays settled, whichever cut the job goes back to, and each cut lists it.
 type badRecords struct {
 	records int64
 	columns []BadColumn // by name
@@ -49,15 +49,15 @@ const (
 	maxBadText     = 1 << 10
 	// maxLetterBytes bounds the letters of a dataset that wait to be written.
 	maxLetterBytes = 64 << 20
-	// letterBytes is what a letter takes besides its bytes and texts, about. A letter of a row
-	// that could not be read has no more than that and its reason.
+	// letterBytes is about what a letter takes besides its bytes and texts. The letter of a
+	// row that could not be read has only that and its reason.
 	letterBytes = 256
 	// shareFrom is the number of records from which on a share of bad ones counts.
 	// Example: with 0.1%, the eleventh bad record of the first 10,000 stops the dataset.
 	shareFrom = 10_000
 )
 
-// bytes is how much memory a letter that waits takes, about.
+// bytes is about how much memory a waiting letter takes.
 func (k *Letter) bytes() int64 {
 	return int64(letterBytes + len(k.Value) + len(k.Key) + len(k.Column) + len(k.Kind) + len(k.Reason))
 }
@@ -101,8 +101,8 @@ func (lg *ledger) readBad(l *lease, from int64, f *ReadFailure) {
 	lg.changed(ps.p)
 }
 
-// excludeBad excludes the record that begins at b.Start, if that is in [from, end). It returns false if
-// the dataset has stopped.
+// excludeBad excludes the record that begins at b.Start, if that lies in [from, end). It
+// returns false if the dataset has stopped.
 func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64) (goesOn bool) {
 	d := ps.p.ds
 	at, to, name := int64(-1), int64(0), ""
@@ -115,9 +115,9 @@ func (lg *ledger) excludeBad(ps *pass, from, end int64, b *BadRecord, when int64
 		return true // it is settled, or was never in this lease
 	}
 	column, reason := head(b.Column, maxBadText), head(b.Reason, maxBadText)
-	if why := d.tooManyBad(column); why != "" {
-		lg.failDataset(d, fmt.Sprintf("%s; this one is in partition %s pass %d, %s at offset %d: %s; "+
-			"mend the input, or raise max_bad in the spec, apply it and run `headrace dataset resume %s`", why, ps.p.label(), ps.n, name, b.Start, reason, d.name), false)
+	if why, way := d.tooManyBad(column); why != "" {
+		lg.failDataset(d, fmt.Sprintf("%s; this one is in partition %s pass %d, %s at offset %d: %s; %s and run `headrace dataset resume %s`",
+			why, ps.p.label(), ps.n, name, b.Start, reason, way, d.name), false)
 		return false
 	}
 	x := loss{b.Segment, b.Start, b.End, badRecord, reason, when, column}
@@ -158,8 +158,9 @@ func (d *dataset) letterKey(k *Letter) func([]byte) []byte {
 // head is the beginning of a text, of at most n bytes.
 func head(text string, n int) string { return strings.ToValidUTF8(text[:min(len(text), n)], "") }
 
-// tooManyBad says why one more bad record stops the dataset; empty: it does not.
-func (d *dataset) tooManyBad(column string) string {
+// tooManyBad says why one more bad record stops the dataset, and the way out; empty: it does
+// not stop.
+func (d *dataset) tooManyBad(column string) (why, way string) {
 	b, limit := &d.bad, ""
 	n := b.records + 1
 	switch {
@@ -168,9 +169,10 @@ func (d *dataset) tooManyBad(column string) string {
 	case d.opt.MaxBadShare > 0 && n*1e6 > d.opt.MaxBadShare*max(b.good+n, shareFrom):
 		limit = fmt.Sprintf("max_bad is %g%% of %d", float64(d.opt.MaxBadShare)/1e4, max(b.good+n, shareFrom))
 	case b.bytes > maxLetterBytes:
-		return fmt.Sprintf("%d dead letters wait to be written and take %d MiB: see in the master's log why they cannot be written", len(b.letters), b.bytes>>20)
+		return fmt.Sprintf("%d dead letters wait to be written and take %d MiB", len(b.letters), b.bytes>>20),
+			"see in the master's log why they cannot be written, wait until they are"
 	default:
-		return ""
+		return "", ""
 	}
 	with := badRecords{columns: slices.Clone(b.columns)}
 	with.count(&exclusion{kind: badRecord, column: column})
@@ -182,7 +184,8 @@ func (d *dataset) tooManyBad(column string) string {
 		}
 		each[i] = fmt.Sprintf("%s %d", name, c.Records)
 	}
-	return fmt.Sprintf("%d records are bad, and %s (%s)", n, limit, strings.Join(each, ", "))
+	return fmt.Sprintf("%d records are bad, and %s (%s)", n, limit, strings.Join(each, ", ")),
+		"mend the input, or raise max_bad in the spec, apply it"
 }
 
 // lettersWritten forgets letters that are durable elsewhere.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someBad: an agent reads on in a lease and meets records that cannot be decoded.
+// someBad lets an agent read on in a lease and meet records that cannot be decoded.
 func (s *sim) someBad() {
 	t, l := s.someLease()
 	if l == nil || t.agent == nil || t.agent.session == 0 {
@@ -55,11 +55,11 @@ func (s *sim) someLettersWritten() {
 	}
 }
 
-// lettersAgain: each dead letter has the bytes of an excluded record, and each excluded
-// record is counted.
-// formAt is the form of the bad record there.
+// formAt is the form of the bad record that begins at start.
 func formAt(start int64) string { return []string{"", "json"}[start&1] }
 
+// lettersAgain checks that each dead letter has the bytes of an excluded record, and that
+// each excluded record is counted.
 func (s *sim) lettersAgain(all []ExcludedInfo) {
 	info := s.w.core.Datasets()[0].Bad
 	n := int64(0)
@@ -82,8 +82,8 @@ func (s *sim) lettersAgain(all []ExcludedInfo) {
 	}
 }
 
-// A share of bad records stops the dataset from the first 10,000 records on, and what
-// stopped it is neither excluded nor lost.
+// A share of bad records stops the dataset once it counts, as from 10,000 records on. The
+// record that stopped it is neither excluded nor lost.
 func TestAShareOfBadRecordsStopsTheDataset(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared, SessionTTL: simTTL})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 1000, Min: 1000, Max: 1000, Target: Second, MaxBadShare: 1000}})
@@ -121,13 +121,17 @@ func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
 	d := &dataset{}
 	reason := strings.Repeat("r", maxBadText)
 	n := 0
-	for ; d.tooManyBad("c") == ""; n++ {
+	for {
+		if why, _ := d.tooManyBad("c"); why != "" {
+			break
+		}
 		if n > maxLetterBytes/maxBadText {
 			t.Fatalf("%d letters wait, and no limit is reached", n)
 		}
 		d.bad.add(Letter{BadRecord: BadRecord{Reason: reason, Size: -1}})
+		n++
 	}
-	if why := d.tooManyBad("c"); !strings.Contains(why, "dead letters wait to be written and take 64 MiB") {
+	if why, _ := d.tooManyBad("c"); !strings.Contains(why, "dead letters wait to be written and take 64 MiB") {
 		t.Error(why)
 	}
 	for i := range d.bad.letters {
@@ -135,5 +139,26 @@ func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
 	}
 	if d.bad.bytes != 0 {
 		t.Errorf("%d bytes are left of no letters", d.bad.bytes)
+	}
+}
+
+// A higher limit of bad records does not help while letters cannot be written.
+func TestLettersThatCannotBeWrittenStopTheDatasetWithTheirOwnWayOut(t *testing.T) {
+	w := newWorld(t, Config{Job: "j", Model: Shared, SessionTTL: simTTL})
+	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 1000, Min: 1000, Max: 1000, Target: Second}})
+	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "p"})
+	w.step(&PartitionsListed{Dataset: 1})
+	w.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{ID: 0, End: 5000, Sealed: true, Name: "a.tsv"}}, Complete: true})
+	w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 1, WorldSize: 1}},
+		Requests: []LeaseRequest{{ID: 1, Worker: 1, Dataset: 1, Count: 1}}})
+	i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyGrant })
+	token := w.fx.Replies[i].Token
+	w.core.dataset(1).bad.bytes = maxLetterBytes + 1
+	w.step(&Message{Session: 1, Failures: []ReadFailure{{Token: token, At: 5, Kind: "decode", When: 7,
+		Bad: []BadRecord{{Start: 5, End: 6, Column: "c", Reason: "no number", Value: []byte("x")}}}}})
+	d := w.core.Datasets()[0]
+	if d.State != "failed" || !strings.Contains(d.Reason, "dead letters wait to be written and take 64 MiB") || strings.Contains(d.Reason, "max_bad") ||
+		!strings.HasSuffix(d.Reason, "see in the master's log why they cannot be written, wait until they are and run `headrace dataset resume d`") {
+		t.Errorf("%s: %s", d.State, d.Reason)
 	}
 }

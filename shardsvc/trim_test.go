@@ -28,7 +28,7 @@ func (w *world) joins(incarnation uint64) {
 		Joins: []Join{{Worker: 1, Incarnation: 10 + incarnation, WorldSize: 1}}})
 }
 
-// lands appends transactions of one chunk each.
+// lands appends n transactions of one chunk each.
 func (w *world) lands(from, n int, records int64) {
 	for i := from; i < from+n; i++ {
 		w.step(&Land{Dataset: 1, Transaction: fmt.Sprint("t", i), Records: records, When: int64(i),
@@ -53,6 +53,20 @@ func (w *world) saves(id uint64, step int64) *cut.Cut {
 	}
 	w.step(&BindCut{Cut: id, Path: fmt.Sprint("/", id)})
 	return w.bodies[id]
+}
+
+// A private rank's model began with the cut, so the dropped cut keeps its body. Its state has
+// no name.
+func TestAnAskForADroppedCutSaysThatItWasDropped(t *testing.T) {
+	w := pushedWorld(t, Private)
+	w.lands(0, 1, 10)
+	w.trains(1, 1)
+	w.saves(7, 1)
+	w.step(&DropCut{Cut: 7})
+	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/7"}}}})
+	if r := w.fx.Replies[0]; r.Cut == nil || r.Cut.Code != CutRefused || r.Reason != "the cut with this id was voided or dropped: save again" {
+		t.Errorf("%+v", r)
+	}
 }
 
 func (w *world) table() string {
@@ -285,7 +299,8 @@ func TestAJobThatTrimsAnswersAsOneThatDoesNot(t *testing.T) {
 			tw := &twins{t: t, trims: pushedWorld(t, model), keeps: pushedWorld(t, model)}
 			least := math.MaxInt
 			landed, step, id, lives := 0, int64(1), uint64(100), uint64(0)
-			// Until enough was trimmed; a job that trims nothing does not come to it.
+			// Until enough was trimmed. A job that trims nothing would not end before the
+			// limit.
 			for n := 0; n < 1500 || least > -20 && n < 60_000; n++ {
 				switch rng.IntN(12) {
 				case 0, 1, 2:
