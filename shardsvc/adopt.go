@@ -13,9 +13,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A foreign cut is one that this master does not keep. Its manifest is that of another
-// master, or of one that has lost its state. It fits if its datasets are applied and its
-// partitions are those of the job.
+// A foreign cut is one that this master does not keep. Another master wrote it, or this one
+// before it lost its state. It fits if its datasets are applied and its partitions are
+// those of the job.
 
 // fit matches each partition of a foreign cut to a partition of the job, and lays the cut
 // on their lines. It changes nothing. A partition that the job does not have is new.
@@ -266,9 +266,10 @@ func (p *partition) beginAt(s *sources.Segment) bool {
 	return true
 }
 
-// agrees says why a segment of a cut is not the known one. Of an unsealed segment the cut
-// knows the end as of then. A trimmed segment has no locator, and begins before all that
-// were folded into it. base is where the segment begins on the line of the cut.
+// agrees returns an error that says why a segment of a cut is not the known one. If the
+// segment is unsealed, the cut has the end that it had at that time. A trimmed segment has
+// no locator, and begins before all that were folded into it. base is where the segment
+// begins on the line of the cut.
 func (p *partition) agrees(s *sources.Segment, base int64) error {
 	i := p.SegByID(s.ID)
 	if i < 0 {
@@ -295,9 +296,10 @@ func (p *partition) agrees(s *sources.Segment, base int64) error {
 	return nil
 }
 
-// knowsNone says which of some segments of a cut, all beyond the last one of p, p knows by
-// another number. With it the partition would have the same records twice. Example: p has
-// file a as segment 0, and a cut of another life of the master has it as segment 7.
+// knowsNone returns an error if p knows one of more by another number. more are the
+// segments of a cut beyond the last one of p. With such a segment the partition would have
+// the same records twice. Example: p has file a as segment 0, and a cut of another life of
+// the master has it as segment 7.
 func (p *partition) knowsNone(more []sources.Segment) error {
 	if len(more) == 0 {
 		return nil
@@ -385,8 +387,9 @@ func (lg *ledger) removePartition(p *partition) {
 	}
 }
 
-// adoptExcluded excludes what the cut lists as excluded, unless somebody here has those
-// records in a model or holds them.
+// adoptExcluded excludes the ranges that the cut lists as excluded, and that are not
+// excluded here already. In a private job it leaves out ranges that somebody here has in a
+// model or holds.
 func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 	for i := range q.Excluded {
 		e := &q.Excluded[i]
@@ -408,8 +411,8 @@ func (lg *ledger) adoptExcluded(p *partition, q *cut.Partition) {
 	}
 }
 
-// inUse says whether any of [start, end) is excluded already or, with others, settled or
-// leased.
+// inUse says whether any of [start, end) is excluded already. With others it also says so
+// if any of it is settled or leased.
 func (ps *pass) inUse(start, end int64, others bool) bool {
 	known := ps.excludedOnLine()
 	if i, j := known.Overlap(start, end); i < j {

@@ -51,7 +51,7 @@ func (w *world) cutOf(n int) *cut.Cut {
 	return w.bodies[77]
 }
 
-// restored goes back to a cut of another master's life.
+// restored goes back to a cut that another master wrote.
 func (w *world) restored(body *cut.Cut) (CutCode, string) {
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: body, Path: "/c"}}}})
 	i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })
@@ -83,8 +83,8 @@ func (w *world) rest() map[string][][2]int64 {
 // perRank are the kinds whose acks keep their step.
 var perRank = []string{"replicated", "private"}
 
-// Files of one size, and one more that sorts first: the numbers of a fresh listing
-// mean other files than those of the cut.
+// All files have one size. One more file sorts first, so a new listing gives the files
+// other numbers than the cut has.
 func TestACutOfAnotherListingBringsItsNumbersWhereNothingIsSettled(t *testing.T) {
 	for _, model := range perRank {
 		for _, granted := range []bool{false, true} {
@@ -106,7 +106,7 @@ func TestACutOfAnotherListingBringsItsNumbersWhereNothingIsSettled(t *testing.T)
 				if len(segs) != len(body.Datasets[0].Partitions[0].Segments) || segs[0].Name != "a" || string(segs[0].Locator) != "at a" {
 					t.Fatalf("segments: %+v", segs)
 				}
-				// The listing goes on with what the cut does not know.
+				// The listing goes on with the file that the cut does not know.
 				w.step(&AddSegments{Partition: 2, Segments: []sources.Segment{file(2, "+", 20)}, Complete: true})
 				if got := fmt.Sprint(w.rest()); got != "map[+:[[0 10] [10 20]] b:[[10 20]]]" {
 					t.Errorf("granted after the restore: %s", got)
@@ -175,8 +175,8 @@ func TestACutWhoseSegmentsHaveOtherNumbersAddsNoneOfThemAgain(t *testing.T) {
 	}
 }
 
-// A shuffled pass is a permutation of all its blocks: with one file more positions
-// mean other records, though all files that the cut knows are the same.
+// A shuffled pass is a permutation of all its blocks. With one more file, positions mean
+// other records, although the files that the cut knows are the same.
 func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {
 	opt := Options{Shuffle: true, Seed: 3, Block: 10}
 	for _, model := range perRank {
@@ -201,7 +201,7 @@ func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {
 }
 
 // Guarantee 4: "After a restore to cut C exactly input - C - excluded is delivered."
-// And what was excluded is in no model of the new master's cuts either.
+// Excluded records are in no model of the new master's cuts either.
 func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 	for _, model := range perRank {
 		t.Run(model, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 	}
 }
 
-// What decides which checkpoint is the newest does not begin anew with a master that
-// knows nothing, nor with its clock.
+// The order number decides which checkpoint is the newest. It does not begin anew with a
+// master that knows nothing, nor with its clock.
 func TestWhatIsFrozenAfterACutWasRestoredComesAfterIt(t *testing.T) {
 	for _, model := range []string{"replicated", "private", "shared"} {
 		body := listedWorld(t, model, true, Options{}, file(0, "a", 100)).cutOf(1)
@@ -267,9 +267,9 @@ func TestWhatIsFrozenAfterACutWasRestoredComesAfterIt(t *testing.T) {
 	}
 }
 
-// A pass behind the first begins when all segments are known, and a cut that knows of
-// one names them all, also those of which a private rank has nothing: the first pass
-// of another master's life would end without them.
+// A pass after the first one begins when all segments are known. So a cut that has such a
+// pass names all segments, also those of which a private rank has no record. Without them,
+// the first pass would end too early on another master.
 func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
 	a, b := file(0, "a", 20), file(1, "b", 10)
 	w := listedWorld(t, Private, true, Options{Passes: 2}, a, b)
@@ -297,7 +297,7 @@ func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
 		t.Errorf("of both passes %v comes, not %v", rest, want)
 	}
 
-	less := *body // of a version that named only what the rank had
+	less := *body // of a version that named only the segments of the rank's records
 	less.Datasets = slices.Clone(body.Datasets)
 	less.Datasets[0].Partitions = slices.Clone(body.Datasets[0].Partitions)
 	q := &less.Datasets[0].Partitions[0]
@@ -308,8 +308,8 @@ func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
 	}
 }
 
-// A rank goes back to a cut of another master's life. What it had bound here has
-// records that others may take from then on, whatever its step: it is voided.
+// A rank goes back to a cut of another master. A cut that the rank has bound here has
+// records that others may take from then on. So it is voided, whatever its step.
 func TestAPrivateCutWithMoreThanAnAdoptedOneIsVoided(t *testing.T) {
 	w := listedWorld(t, Private, true, Options{}, file(0, "a", 40))
 	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 9}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 55, Step: 9, Path: "/old"}}}}
@@ -333,9 +333,9 @@ func TestAPrivateCutWithMoreThanAnAdoptedOneIsVoided(t *testing.T) {
 	}
 }
 
-// A master that has lost its state counts the orders of cuts anew, and epochs and
-// steps as well. What lies in the folder from its life before is older than what it
-// binds from then on, if it is told of it.
+// A master that has lost its state counts the orders of cuts anew, and epochs and steps as
+// well. If it is told of the older cuts that lie in the folder, the cuts that it binds from
+// then on are newer than those.
 func TestWhatIsBoundHereIsNewerThanAnyCutThatLiesThere(t *testing.T) {
 	for _, model := range perRank {
 		lies := *listedWorld(t, model, true, Options{}, file(0, "a", 100)).cutOf(1)

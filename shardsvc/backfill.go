@@ -2,8 +2,8 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// backfillEvery: with NewestFirst, one of so many grants goes to the backfill, even while the
-// source has records. All grants take about the same time to train.
+// backfillEvery: with NewestFirst, one grant in so many goes to the backfill, even while
+// the source has records. All grants take about the same time to train.
 const backfillEvery = 8
 
 // backfillOut says whether every record of the backfill is leased or settled. Until all of
@@ -20,7 +20,7 @@ func (d *dataset) backfillOut() bool {
 	return some || !d.opt.hasBackfill()
 }
 
-// turns are the inputs that may be granted now, the first one first.
+// turns returns the inputs that may be granted now, the preferred one first.
 func (d *dataset) turns() (all [inputs]input, n int) {
 	switch {
 	case !d.opt.hasBackfill():

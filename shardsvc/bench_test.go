@@ -8,9 +8,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// BenchmarkPairs is a grant and the ack of it, durable or not: the core alone,
-// 10,000 partitions, 8 agents, messages of `batch` requests and acks, one Flush
-// per 8 messages as in a busy shell.
+// BenchmarkPairs measures grants and their acks in the core alone: 10,000 partitions, 8
+// agents, messages of `batch` requests and acks, one Flush per 8 messages as in a busy
+// shell. Nothing is committed.
 func BenchmarkPairs(b *testing.B) {
 	for _, batch := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkPairs(b, batch) })

@@ -56,7 +56,7 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 	if !d.opt.Strict {
 		return nil
 	}
-	// All free partitions are busy: go on in one that w holds.
+	// No partition is free: go on in one that w holds.
 	for _, in := range turns[:n] {
 		for held := w.leases; held != nil; held = held.wnext {
 			if p := held.pass.p; p.ds == d && p.in == in && p.hasWork() {
@@ -87,7 +87,7 @@ func (lg *ledger) carveReady(d *dataset, in input, w *holder, most int64) *lease
 	return nil
 }
 
-// carveFrom leases about size units of what is there, and no more than most.
+// carveFrom leases about size units of p, and no more than most.
 func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	if p.holder != nil && p.holder != w {
 		return nil
@@ -169,10 +169,10 @@ func (p *partition) asks() bool {
 	return false
 }
 
-// recall asks the holder of a strict partition for everything that it has not delivered
-// and that lies after start. It goes out again after the range that is pending at start.
-// Otherwise the holder, which may be short of a batch, would wait for ever. Example: [100,
-// 200) is pending again and the holder has [200, 300): it is asked for [200, 300).
+// recall asks the holder of a strict partition for everything that it has not delivered and
+// that lies after start. That part is granted again after the range that is pending at
+// start. Otherwise the holder, which may be short of a batch, would wait for ever. Example:
+// [100, 200) is pending again and the holder has [200, 300): it is asked for [200, 300).
 func (lg *ledger) recall(ps *pass, start int64) {
 	for _, q := range ps.p.passes {
 		for l := q.leases; l != nil; l = l.pnext {
@@ -227,7 +227,7 @@ func (lg *ledger) hole(ps *pass, start, end int64) {
 	lg.dirtyPass(ps)
 }
 
-// pieces appends what a shuffled lease reads to fx.Pieces.
+// pieces appends the ranges of the source that a lease reads to fx.Pieces.
 func (lg *ledger) pieces(l *lease) (lo, hi int32) {
 	lo = int32(len(lg.fx.Pieces))
 	ps, p := l.pass, l.pass.p

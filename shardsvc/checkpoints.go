@@ -1,7 +1,7 @@
 package shardsvc
 
-// checkpoints knows which records are in which model: which cuts are kept, which processes
-// ask for one, and which go back to one.
+// checkpoints knows which records are in which model: the kept cuts, the processes that ask
+// for a cut, and those that go back to one.
 type checkpoints struct {
 	*turn
 	ledger *ledger
@@ -27,7 +27,7 @@ type checkpoints struct {
 	restoreBy Time   // deadline of the phase
 	restoring uint32 // no rank below it is missing
 
-	recoveredAt Time      // when all who were there in this term were known; 0: from its start
+	recoveredAt Time      // when this term knew all processes that were there; 0: from its start
 	starters    []starter // in order of arrival
 }
 

@@ -14,7 +14,7 @@ const (
 	timerRestore
 	timerPause
 	timerRounds
-	timerDoubt // its Step looks at the starters again
+	timerDoubt // only wakes the core: each Step looks at the starters (doubt.go)
 )
 
 type timer struct {

@@ -15,10 +15,10 @@ type dataset struct {
 	opt      Options
 	state    datasetState
 	reason   string      // of failed
-	losses   []lostRange // that failed it, and those that were found since; in memory only
+	losses   []lostRange // those that made it fail, and those that were found since; in memory only
 	partsAll bool        // it gets no more partitions
 	folds    bool        // a copy of ledger.folds, for methods without a ledger
-	acksBind bool        // what is acked counts as bound
+	acksBind bool        // acked records count as bound: no cut is bound, and acks fold
 
 	landings landings // transactions that were pushed
 	bad      badRecords
@@ -42,7 +42,7 @@ type dataset struct {
 	sumRate                          [inputs]int64
 	rated                            [inputs]int // workers with a rate
 	nextScan                         Time
-	level                            []*holder // all that is left is spread evenly over them (level.go)
+	level                            []*holder // the rows that are left are spread evenly over them (level.go)
 	levelUntil                       Time
 	levelPart                        int64 // units of each
 	scanAt                           Time
@@ -56,7 +56,7 @@ func (lg *ledger) applyDataset(e *ApplyDataset) {
 	}
 	d := lg.dataset(e.ID)
 	if x := lg.named(e.Name); e.Name == "" || x != nil && x != d {
-		lg.rejected("dataset %q: it has no name, or another one has it", e.Name)
+		lg.rejected("dataset %q: its name is empty, or another dataset has it", e.Name)
 		return
 	}
 	if err := lg.badResume(d, e.Options.Resume); err != nil {

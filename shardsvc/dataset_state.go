@@ -6,8 +6,8 @@ type datasetState uint8
 const (
 	giving  datasetState = iota // leases are granted
 	paused                      // somebody paused it
-	failed                      // it stopped, with a reason; like a paused one it is resumed by somebody
-	removed                     // it is deleted, and whoever still has it lets go of it
+	failed                      // it stopped, with a reason, until somebody resumes it
+	removed                     // it is deleted: code that still has a pointer to it does nothing with it
 )
 
 // pause stops grants. A dataset that has failed stays so: its reason is still to be read.

@@ -7,7 +7,7 @@ type dirty struct {
 	datasets []*dataset
 	parts    []*partition
 	passes   []*pass
-	pieces   []*pass // of which acks changed
+	pieces   []*pass // passes whose acks changed
 	ranks    []*account
 }
 
@@ -54,8 +54,8 @@ func (d *dirty) reset() {
 	d.datasets, d.parts, d.passes, d.pieces = d.datasets[:0], d.parts[:0], d.passes[:0], d.pieces[:0]
 }
 
-// putSettled encodes a pass. It is written out by hand, because it runs once per pass and
-// batch: it is all that an ack costs in the store.
+// putSettled encodes a pass. It is written out by hand because it runs once per pass and
+// batch: where acks fold, this is all that an ack costs in the store.
 func (fx *Effects) putSettled(ps *pass) {
 	k := len(fx.arena)
 	fx.arena = appendNumbers(fx.arena, keySettled, ps.p.ds.id, ps.p.no, ps.n)
@@ -97,7 +97,7 @@ func (lg *ledger) flush(fx *Effects) {
 		}
 	}
 	for _, ps := range lg.dirty.pieces {
-		if !ps.p.gone && ps.p.ds.state != removed { // else all its keys are
+		if !ps.p.gone && ps.p.ds.state != removed { // else all its keys are deleted
 			fx.putPieces(ps)
 		}
 	}

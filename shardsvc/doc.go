@@ -7,11 +7,12 @@
 // trains its next round), shardsvc/gone (what a source has deleted of a cut's input) and
 // the standard library.
 //
-// The core has rooms. Each owns its state and stands above those it uses. A room asks
-// the one above it only through a small interface that it declares itself
-// (aboveLedger, aboveGroup, groupKind), and one below by the methods listed here: those of
-// the room, and those of what the room hands out. No room changes a field of another one,
-// and only the view reads one. Tests in internal/archtest keep it so.
+// The core has rooms. Each room owns its state and uses only the rooms below it. It calls
+// the methods that are listed here: methods of the room, and of the values that the room
+// hands out, such as an account or a holder. It asks the room above it only through a small
+// interface that it declares itself (aboveLedger, aboveGroup, groupKind). No room changes a
+// field of another one, and only the view reads such fields. Tests in internal/archtest
+// check this.
 //
 // Names that never change:
 //
@@ -19,7 +20,7 @@
 //
 // They say which rank or process is meant, and any room may read them.
 //
-// The turn: the state that all rooms share in a Step, and the forms of events, effects and
+// The turn: the state that all rooms share in a Step, and the types of events, effects and
 // stored values.
 //
 //	turn.go        the job's configuration, and where its life is

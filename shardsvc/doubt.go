@@ -41,8 +41,8 @@ func (ck *checkpoints) doubt(w *worker, waited Time) string {
 	return strings.Join(silent, ", ")
 }
 
-// undecided says why it is too early to decide a restore that w has waited for so long; empty:
-// it is not.
+// undecided says why it is too early to decide a restore; empty: it is not. waited is how
+// long w has waited for it.
 func (ck *checkpoints) undecided(w *worker, waited Time) string {
 	if ck.model.byStep {
 		return ""

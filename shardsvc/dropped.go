@@ -44,8 +44,9 @@ func (lg *ledger) dropRest(id DatasetID, step int64) (units int64) {
 	return units
 }
 
-// lastStepIn is the highest step of the acks of a dataset that no bound cut has; step: if there
-// is none. A lease that holds no record may be acked at step 0.
+// lastStepIn returns the highest step among the acks of a dataset that are in no bound cut.
+// If there is none above 0, it returns step: a lease without a record may be acked with
+// step 0.
 func (lg *ledger) lastStepIn(id DatasetID, step int64) (last int64) {
 	for _, p := range lg.dataset(id).parts {
 		for _, ps := range p.passes {
@@ -151,7 +152,8 @@ func (ps *pass) eachLoose(each func(x *drop, start, end int64)) {
 	}
 }
 
-// bindDrops: a cut that lies at l is bound. Its drops leave the list of loose ones.
+// bindDrops is called when a cut is bound; lines gives its records. Its drops are no longer
+// loose.
 func (lg *ledger) bindDrops(lines func() *lines) {
 	if !slices.ContainsFunc(lg.parts, func(p *partition) bool {
 		return p != nil && slices.ContainsFunc(p.dropped, func(x drop) bool { return x.loose })
@@ -178,9 +180,9 @@ func (lg *ledger) bindDrops(lines func() *lines) {
 	}
 }
 
-// redrop gives the partition the drops of a cut. A cut has settled what its drops cover. If it
-// has not, only the part that it has settled counts. A range that is excluded by now is not
-// dropped.
+// redrop replaces the drops of the partition by those of a cut; nil: by none. A cut has
+// settled its drops. If it has not, only the part that it has settled counts. A range that
+// is excluded by now is not dropped.
 func (lg *ledger) redrop(p *partition, l *lines) {
 	for i := range p.dropped {
 		lg.fx.put(Delete, p.dropped[i].key(keyDropped, p), nil)

@@ -46,8 +46,8 @@ type Put struct {
 type ReplyKind uint8
 
 const (
-	// ReplyHello: Term, Epoch. The ReplyHeld of the same message follow, in the
-	// order asked; its ReplyJoin lie between.
+	// ReplyHello: Term, Epoch. The ReplyHeld of the same message follow, in the order of
+	// its Held, with its ReplyJoin between them.
 	ReplyHello ReplyKind = iota + 1
 	// ReplyHeld: Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.
@@ -128,7 +128,7 @@ const (
 	CutRefused
 	CutFenced
 	CutTry     // restore: a newer bound cut is at Path
-	CutTimeout // ask: not complete by its deadline; Reason names who did not report
+	CutTimeout // ask: not complete by its deadline; Reason names the ranks that did not report
 	CutAgain   // restore: it cannot be decided yet, because of Reason: the caller says it again
 )
 
@@ -155,7 +155,7 @@ type Reply struct {
 	Resume           Resume // JOIN: what the process said, or else its datasets
 	Refused          bool
 	Backfill         bool
-	Leads            bool // ends ahead of head, which is At
+	Leads            bool // the lease ends ahead of head; At is head
 	Worker           uint32
 	Dataset          DatasetID
 	Partition        PartitionNo
@@ -178,8 +178,8 @@ type Reply struct {
 	Reason           string
 	Cut              *CutAnswer
 	Round            *rounds.Decision
-	RoundRows        []uint64   // of all ranks, of the rounds that are news
-	Again            *cut.Tally // the records in Units; nil: it is 0
+	RoundRows        []uint64   // rows of all ranks in each round of which the receiver was not told yet
+	Again            *cut.Tally // the records in Units; nil: Units is 0
 }
 
 // Piece is a part of a grant in the source's own coordinates.
@@ -195,12 +195,13 @@ type Piece struct {
 type ReportKind uint8
 
 const (
-	// ReportReclaimed: leased rows are pending again; Reason: ended, lost,
-	// expired, released, read_failed, source_away, fenced, not_reasserted, generation, left, truncated.
+	// ReportReclaimed: leased rows are pending again; Reason: ended, expired, released,
+	// read_failed, source_away, bad_record, truncated, fenced, not_reasserted, generation,
+	// left, restore, rewound, or that an operator took them back.
 	ReportReclaimed ReportKind = iota + 1
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank
-	ReportStealRefused //
+	ReportStealRefused // the holder keeps Start..End
 	ReportAckRefused   // Reason: stale | invalid: ...
 	ReportDatasetDone  // every record is settled
 	ReportPassDone     // of one partition
@@ -212,7 +213,7 @@ const (
 	ReportPendingAgain // Units of Rank are pending again
 	ReportStalled
 	ReportExpired // an agent's session TTL passed
-	ReportGivenUp // a process was not heard of for too long: what it had stepped and nobody has told comes again
+	ReportGivenUp // a process was not heard of for too long: records that it had stepped without the master hearing of it come again
 	ReportRecovered
 	ReportHeldRefused
 	ReportRejected // an event made no sense; Reason says why and nothing changed
@@ -221,7 +222,7 @@ const (
 	ReportReadmitted     // Start..End of the source was excluded, and is in the model that the job goes on with
 	ReportCutFrozen      // Cut, Rank, Step, Path
 	ReportCutBound       // Cut, Rank, Step, Path
-	ReportCutMemory      // Cut, Rank, Step, Path: it lies in memory; told of one that was not frozen for that
+	ReportCutMemory      // Cut, Rank, Step, Path: a cut that was not asked for with Memory lies in memory, as a restore says
 	ReportCutVoided      // Cut, Rank, Step, Path, Reason
 	ReportCutDropped     // Cut, Rank, Step, Path, Reason
 	ReportResolveCut     // look at Path for a valid manifest of Cut, answer with a ResolveCut
@@ -229,7 +230,7 @@ const (
 	ReportRewound        // somebody went back to Cut (0: the start); Units are pending again
 	ReportRestoreMissing // not all ranks restored by the deadline; Reason names them
 	ReportRestoreWaits   // Rank's restore waits until it is known whether others train; Reason names them
-	ReportRoundsDropped  // Units of a dataset that no full round has are settled, at Step
+	ReportRoundsDropped  // Units of a dataset that are in no full round are settled, at Step
 	ReportPushedLost     // pushed records of Partition that a restored cut does not name are lost
 	ReportPauseEnded     // Rank's pause of yields for Cut has ended; Reason, if that was before the freeze
 )
@@ -254,7 +255,7 @@ type Report struct {
 	Lost        bool // ReportDatasetFailed: the source has lost records
 	Bad         bool // ReportExcluded: a record that cannot be decoded
 	Old         bool // ReportExcluded: records that are too old
-	Over        bool // ReportGenerationEnded, ReportRestored: nobody of the group before was left when a new one came
+	Over        bool // ReportGenerationEnded, ReportRestored: no process of the group before was left when a new group came
 	Cut         uint64
 	Step        int64
 	Path        string
@@ -282,7 +283,7 @@ const (
 	NoSuspicion Suspicion = iota
 	Suspected             // a trainer crashed with it in hand
 	FailedAlone           // and one with nothing else in hand
-	Convicted             // and another one: it is to be excluded
+	Convicted             // and another one: exclude it
 )
 
 // comesAgain counts what was acked and is pending again.

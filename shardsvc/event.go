@@ -44,22 +44,22 @@ type Options struct {
 	Shuffle bool
 	Seed    uint64
 	Block   int64 // units, with Shuffle
-	// VirtualRanks, with Strict and Shuffle: each partition is one virtual rank's
-	// (virtual.go). InOrder: its blocks are those of the input's order, not permuted.
+	// VirtualRanks, with Strict and Shuffle: each partition belongs to one virtual rank
+	// (virtual.go). InOrder: the blocks keep the order of the input and are not permuted.
 	VirtualRanks uint32
 	InOrder      bool
 	Initial      int64 // lease size before a rate is known
 	Min          int64
 	Max          int64
-	Target       Time // of a worker's own rate
+	Target       Time // a lease has about so much work, at the worker's own rate
 	Stall        Time // 0: never
-	// GoOnAfterLoss: what the source has lost is excluded, and the rest read on
-	// (on_loss: continue).
+	// GoOnAfterLoss (on_loss: continue): records that the source has lost are excluded, and
+	// the rest is read.
 	GoOnAfterLoss bool
 	// Pushed: its source's records come by Land, and only this ledger knows them.
 	Pushed bool
-	// MaxBad is how many bad records are excluded before the dataset stops; 0: no number
-	// is set. MaxBadShare is how many of a million records.
+	// MaxBad is how many bad records are excluded before the dataset stops; 0: no number is
+	// set. MaxBadShare is the same limit as a share: bad records in a million.
 	MaxBad, MaxBadShare int64
 	Isolate             bool   // on_crash: isolate
 	Unit                string // bytes | records | entries
@@ -67,8 +67,8 @@ type Options struct {
 	Backfill Backfill
 	// DropOld: records of the source that are too old are excluded (Aged).
 	DropOld bool
-	// Resume is how processes go on that do not say it themselves. All datasets of a job that
-	// say it say the same, because the job has one model.
+	// Resume says how a process goes on that does not say it itself. All datasets of a job
+	// that set it must set the same, because the job has one model.
 	Resume Resume
 }
 
@@ -120,7 +120,7 @@ type AddSegments struct {
 	Complete  bool
 }
 
-// Truncated says that the source has no longer [Start, End) of a segment, in its own
+// Truncated says that the source no longer has [Start, End) of a segment, in its own
 // coordinates. The parts of it that are neither settled nor leased are excluded, with
 // Reason. Without Options.GoOnAfterLoss the dataset stops instead. The shell says it again
 // and again, because a new term ignores it until it has recovered.
@@ -135,8 +135,8 @@ type Truncated struct {
 // Aged says which records of a partition are too old for Options.DropOld: those that begin
 // before a place. They are excluded, unless they are settled or leased. The shell says it
 // again and again, because age grows and the core has no clock for it. It is not durable: a
-// new term grants nothing of the partition until it is told. So nothing that is too old is
-// granted first, whatever was missed while no master was there.
+// new term grants nothing of the partition until it is told. So no record that became too
+// old while no master ran is granted.
 type Aged struct {
 	Partition       PartitionNo
 	Segment, Offset int64
@@ -175,8 +175,8 @@ type Message struct {
 	Rounds   []RoundReport
 }
 
-// Hello opens a session. The same incarnation as before resumes; another one
-// supersedes the old, whose workers may be joined again until its TTL.
+// Hello opens a session. The same incarnation as before resumes. Another one supersedes the
+// old one; the workers of the old one may join again until its TTL has passed.
 type Hello struct {
 	Agent       string
 	Incarnation uint64
@@ -315,7 +315,7 @@ type Head struct {
 	Segment   int64
 	End       int64
 	Sealed    bool
-	Fallen    bool // lower than it was, for good: records that were there are not
+	Fallen    bool // the end is lower than it was, for good: the records above it are lost
 }
 
 type LeaseRequest struct {
@@ -329,7 +329,7 @@ type LeaseRequest struct {
 }
 
 // Reclaim takes back what the process of a rank holds, without its help: the process is
-// fenced. It is Rejected with the reason, among others where the model is shared.
+// fenced. It is Rejected with the reason, for example if the model is shared.
 type Reclaim struct {
 	Rank        uint32
 	Incarnation uint64 // of the process that is meant; 0: whichever has the rank
@@ -365,8 +365,8 @@ func (*Message) event()          {}
 // Example: segments 4, 5 and 6 of 10 records each become segment 6, [-20, 10). So every
 // position that is named anywhere keeps its meaning, and no segment gets another number.
 //
-// A segment that is named one by one stays in the table and loses only its locator: by the
-// position of a kept cut, by an excluded or a dropped range, or by a try.
+// A segment that is named by the position of a kept cut, by an excluded or dropped range,
+// or by a try stays in the table. It loses only its locator.
 type Trim struct {
 	Partition PartitionNo
 	Before    int64   // segment

@@ -38,7 +38,7 @@ type CutPause struct {
 
 // YieldsPaused says that the worker yields nothing, and that the acks of all its yielded
 // records came before. Untracked is a dataset that it reads without steps, so that it
-// cannot know.
+// cannot know this.
 type YieldsPaused struct {
 	Worker    uint32
 	Cut       uint64
@@ -73,8 +73,9 @@ type RestoreCall struct {
 	Cut    *cut.Cut
 	Path   string   // of its manifest; empty: carried
 	Failed []uint64 // cuts whose files did not verify there
-	// After is the highest Order of the checkpoints that lie there: a core that has lost
-	// its state does not know of them, and what it freezes from now on is newer.
+	// After is the highest Order of the checkpoints that lie there. A core that has lost
+	// its state does not know of them; the cuts that it freezes from now on get higher
+	// orders.
 	After uint64
 	// Memory: Cut comes from the nodes' memory, and there is no manifest at Path.
 	Memory bool

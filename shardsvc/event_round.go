@@ -12,12 +12,12 @@ type RoundReport struct {
 	Newest   uint64 // the highest sequence of its leases that its agent knew of
 	Closed   bool   // it takes part in no later round
 	Again    bool   // the first one of a session
-	Told     uint32 // what it was told before
-	ToldLast bool
-	Endless  bool
-	Drop     bool // no round is short: what is left at the end is dropped
-	Done     bool // it has stepped the last round, and what it had beyond it is given back
+	Told     uint32 // it was told before that the rounds up to this one go
+	ToldLast bool   // and that this one is the last
+	Endless  bool   // the dataset has no end, so no round is the last one
+	Drop     bool   // no round is short: what is left at the end is dropped
+	Done     bool   // it has stepped the last round, and what it had beyond it is given back
 	MaxWait  Time
-	Rows     []uint32 // of its batches, of the rounds up to Through that were not said or told
-	ToldRows []uint64 // of all ranks, of the newest rounds up to Told
+	Rows     []uint32 // rows of its batches of the rounds up to Through, without those that it has reported before or was told
+	ToldRows []uint64 // with Again: rows of all ranks in each of the newest rounds up to Told
 }

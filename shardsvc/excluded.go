@@ -7,10 +7,10 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// exclusion is one `x` key: a range of one pass that is settled as excluded. It is in
-// order space, so that neighbours that are excluded one by one become one exclusion. It
-// stays when its pass is folded, and when somebody goes back to a cut that does not have it
-// in its model.
+// exclusion is one `x` key: a range of one pass that is settled as excluded. It is in order
+// space, so that neighbours that are excluded one by one become one exclusion. It stays
+// when its pass is folded, and when the job goes back to a cut that does not have it in its
+// model.
 type exclusion struct {
 	listed
 	kind, reason string // kind: truncated, bad_record, too_old
@@ -26,21 +26,21 @@ type loss struct {
 	column              string // of a bad record
 }
 
-// truncated handles that the source has deleted [e.Start, e.End). A leased part of it
-// stays leased: its holder may have read it already, and reports the loss if it has not.
-// For the same reason a new term ignores the event until holders could assert their
-// leases. Nothing is excluded of a partition that nobody has begun to read.
+// truncated takes the news that the source has deleted [e.Start, e.End). A leased part of
+// it stays leased: its holder may have read it already, and reports the loss if it has not.
+// For the same reason a new term ignores the event until holders could assert their leases.
+// Nothing is excluded of a partition that nobody has begun to read.
 func (lg *ledger) truncated(e *Truncated) {
 	p := lg.partition(e.Partition)
 	if p == nil {
 		lg.rejected("truncated: no partition %d", e.Partition)
 		return
 	}
-	if lg.recovering || !p.dated() { // what is too old is nobody's loss
+	if lg.recovering || !p.dated() { // it is not known yet which records are too old; those are excluded as that
 		return // the source will say so again
 	}
 	x := loss{segment: e.Segment, start: e.Start, end: e.End, kind: lossTruncated, reason: e.Reason, when: e.When}
-	if p.begun() == 0 { // nobody has read of it: a checkpoint that is brought yet may have it in its model
+	if p.begun() == 0 { // nobody has read from it, but a checkpoint that is restored later may have these records in its model
 		if p.ds.losses != nil && !p.ds.opt.GoOnAfterLoss {
 			lg.nameLoss(p.ds, lostRange{p.label(), 0, x.segment, x.start, x.end, x.kind, x.reason})
 		}
@@ -182,10 +182,10 @@ func (e *exclusion) follows(f *exclusion) bool {
 	return e.pass == f.pass && e.segment == f.segment && e.end == f.start && e.kind == f.kind && e.kind != badRecord
 }
 
-// givesWay returns what is excluded here in pass n although it is in the model of the cut at
-// l. It happens like this: cuts 100 and 200 are saved. The job goes back to cut 100, and
-// records after it are excluded. Then the job goes on from cut 200 after all, which has them,
-// and which only storage has kept. Bad records stay excluded.
+// givesWay returns the ranges of pass n that are excluded here although the model of the
+// cut at l has them. Example: cuts 100 and 200 are saved. The job goes back to cut 100, and
+// records after it are excluded. Then the job goes on from cut 200 after all: it has these
+// records, and was kept only on storage. Bad records stay excluded.
 func (p *partition) givesWay(n uint32, l *lines) (give line.Map) {
 	all := ofPass(p.excluded, n)
 	if len(all) == 0 {
@@ -231,8 +231,8 @@ func (lg *ledger) readmit(p *partition, l *lines) (units int64) {
 	return units
 }
 
-// endExclusion takes [from, to) of a pass out of the list. What is left of an exclusion on
-// either side stays listed.
+// endExclusion takes [from, to) of a pass out of the list. The parts of an exclusion before
+// and after it stay listed.
 func (lg *ledger) endExclusion(ps *pass, from, to int64) {
 	p := ps.p
 	for _, e := range slices.Clone(ofPass(p.excluded, ps.n)) {
@@ -251,8 +251,8 @@ func (lg *ledger) endExclusion(ps *pass, from, to int64) {
 	}
 }
 
-// excludedOnLine is the part of the pass that stays settled, whichever cut one goes back
-// to.
+// excludedOnLine is the part of the pass that stays settled, whichever cut the job goes
+// back to.
 func (ps *pass) excludedOnLine() line.Map {
 	var m line.Map
 	for _, e := range ofPass(ps.p.excluded, ps.n) {

@@ -1,7 +1,7 @@
 package shardsvc
 
-// Prove has fx store the job again although nothing has changed. If that fails, another
-// master has the store.
+// Prove adds a write of the job to fx although nothing has changed. If the commit fails,
+// another master has the store.
 func (c *Core) Prove(fx *Effects) {
 	c.jobDirty = true
 	c.Flush(fx)

@@ -32,8 +32,9 @@ func (gr *group) fails(w *worker) (follows bool) {
 		w.outlived = gr.failures.count // if it lives on after all, that was its own failure
 	}
 	for _, x := range gr.workers {
-		// It came because w has failed, or because of the failure that w follows: then what w
-		// does after that is no reason for x to fail.
+		// x has outlived every failure before this one. If w follows one of those, or if x
+		// is the new process of w's rank, then the failure of w is no reason for x to fail:
+		// x has outlived that one, too.
 		if x != w && x.outlived == gr.failures.count-1 && (w.follows || x.rank == w.rank) {
 			x.outlived++
 		}

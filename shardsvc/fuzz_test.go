@@ -63,8 +63,8 @@ func storedPairs(t testing.TB) map[string][]byte {
 	return w.store
 }
 
-// FuzzValues: bytes of the store are somebody else's: they decode to the same
-// value that encodes again, or to an error.
+// FuzzValues decodes arbitrary bytes, and encodes the value again if they are one. Neither
+// may panic.
 func FuzzValues(f *testing.F) {
 	for k, v := range storedPairs(f) {
 		f.Add(k[0], v)
@@ -77,8 +77,8 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// FuzzLoad: a store of arbitrary pairs loads to a core whose invariants hold, or
-// to an error; never to a panic.
+// FuzzLoad loads a store of arbitrary pairs. The result is an error, or a core whose
+// invariants hold; never a panic.
 func FuzzLoad(f *testing.F) {
 	for k, v := range storedPairs(f) {
 		f.Add([]byte(k), v)

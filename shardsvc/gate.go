@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A process that must restore, or wait for others to, is given no rows before. Its requests
-// are parked, and told so.
+// A process that must restore, or wait until others have restored, is given no rows before
+// that. Its requests are parked, and it is told why.
 
 // standingOf says whether w is kept from all rows now.
 func (ck *checkpoints) standingOf(h *holder) standing {

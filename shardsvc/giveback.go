@@ -170,8 +170,8 @@ func (lg *ledger) release(a *speaker, r *Release) {
 	lg.giveBack(l, from, untouched)
 }
 
-// maxFailures is how often a range of an input with an end may fail to be read. A source
-// that is away says nothing about the range, so that does not count.
+// maxFailures is how often reading a range of an input with an end may fail. If the source
+// is away, that says nothing about the range, and does not count.
 const maxFailures = 3
 
 const kindAway = "away"

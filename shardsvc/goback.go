@@ -8,8 +8,8 @@ import (
 )
 
 // resettle makes base, and the acks for which keep is true, the settled records of ps. The
-// rest below the frontier is pending, except for leased ranges. again counts the units
-// that were acked and are pending now; more counts the units that were not acked and are
+// rest below the frontier is pending, except for leased ranges. again counts the units that
+// were acked and are pending now; more counts the units that were not acked and are acked
 // now. The caller counts the records of base. Example: [0, 300) was settled and base is
 // [0, 200): again is 100.
 func (lg *ledger) resettle(ps *pass, base line.Set, keep func(*piece) bool) (again, more int64) {
@@ -47,7 +47,7 @@ func (lg *ledger) repend(ps *pass) {
 	taken.Gaps(0, ps.frontier, func(start, end int64) { lg.addPending(ps, start, end) })
 }
 
-// excludedUnits counts the units of the pass that stay settled, whichever cut one goes
+// excludedUnits counts the units of the pass that stay settled, whichever cut the job goes
 // back to.
 func (ps *pass) excludedUnits() (n int64) {
 	for _, e := range ofPass(ps.p.excluded, ps.n) {
@@ -101,9 +101,9 @@ func (ps *pass) plus(m line.Map) line.Set {
 	return line.SetOf(m)
 }
 
-// goBack makes l and the excluded ranges the settled records of the whole job. With nil only
-// excluded ranges stay settled. Excluded ranges that are in the model of the cut are not
-// excluded any more. No lease may be out.
+// goBack makes l and the excluded ranges the settled records of the whole job. With nil,
+// only excluded ranges stay settled. Excluded ranges that are in the model of the cut are
+// not excluded any more, except for bad records (givesWay). No lease may be out.
 func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil {
@@ -140,10 +140,10 @@ func (lg *ledger) goBack(l *lines) (again comesAgain) {
 	return again
 }
 
-// goBackRank moves the model of rank r from own to l. It takes out of the settled records
-// what own has and l has not. It adds what l has and own has not; that must be pending.
-// The records of other ranks stay. Example: own [0, 300), l [0, 200): [200, 300) is
-// pending again.
+// goBackRank moves the model of rank r from own to l. Records that own has and l has not
+// are not settled any more. Records that l has and own has not, which must be pending,
+// become settled. The records of other ranks stay. Example: own [0, 300), l [0, 200):
+// [200, 300) is pending again.
 func (lg *ledger) goBackRank(r *account, own, l *lines) (again comesAgain) {
 	for _, p := range lg.parts {
 		if p == nil || p.ds.folds {

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// What is deleted at a source, and what is gone because of it.
+// Deletion says what a source has deleted, and Gone which input is gone because of that.
 type (
 	Deletion = gone.Deletion
 	Gone     = gone.Input

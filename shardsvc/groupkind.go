@@ -3,8 +3,8 @@ package shardsvc
 // aboveGroup is everything that the group asks of the room above it, whatever the job's model
 // kind is.
 type aboveGroup interface {
-	// joined says that w is in, and knows it. newcomer says that it is another process than
-	// before.
+	// joined says that w has joined and was told so. newcomer says that it is another
+	// process of its rank than before.
 	joined(w *worker, newcomer bool)
 	// counts says whether the steps that w reports are those of the model.
 	counts(w *worker) bool
@@ -12,10 +12,10 @@ type aboveGroup interface {
 	ending(w *worker, reason string)
 	// dropped says that w is out of the group.
 	dropped(w *worker)
-	// allKnown says that all who are there in a new term are known.
+	// allKnown says that a new term knows all processes that are there.
 	allKnown()
-	// decided says whether the processes of the generation are given what they go back to, so
-	// that none of them makes rows pending again.
+	// decided says whether it is decided what the processes of the generation go back to.
+	// After that, none of them makes rows pending again.
 	decided() bool
 	// generationEnded says that the generation ends; its members are dropped after that.
 	generationEnded(reason string)
@@ -28,7 +28,7 @@ type groupKind interface {
 	// what the process goes back to, enter goes back. at is when the process was made.
 	// enter itself answers a refusal.
 	enter(a *agent, r *rank, j *Join, newcomer bool, at made) (again comesAgain, ok bool)
-	// entered says that w is in; w does not know it yet. first says that its rank is new
+	// entered says that w has joined and was not told yet. first says that its rank is new
 	// in the generation.
 	entered(w *worker, j *Join, first bool) (again comesAgain)
 	// lost says that the newest process of a rank is gone or given up.

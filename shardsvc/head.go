@@ -54,7 +54,7 @@ func (lg *ledger) diverged(ps *pass, s *line.Segment, head, planned int64) {
 
 // setHead moves the end of the last segment.
 func (lg *ledger) setHead(p *partition, end int64) {
-	var idle *holder // has nothing to do until now
+	var idle *holder // had nothing to do until now
 	if ps := p.last(); ps != nil {
 		if l := ps.lead(); l != nil && !l.w.busy() {
 			idle = l.w

@@ -6,7 +6,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// held asserts a lease again: its holder says what it has of it.
+// held takes a lease that its holder asserts again.
 func (lg *ledger) held(a *speaker, w *holder, known bool, h *Held) {
 	if p := lg.partition(h.Partition); p != nil && p.ds.opt.Shuffle {
 		h.Segment = 0 // a trainer that came back names the segment it read
@@ -93,7 +93,7 @@ func (lg *ledger) claimed(h *Held) (ps *pass, from, end int64) {
 	return ps, max(start, ps.done.Prefix(start)), end
 }
 
-// heldAgain is for a lease that both sides know. It shrinks to what is asserted.
+// heldAgain is for a lease that both sides know. The lease shrinks to the asserted part.
 func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 	l := s.l
 	switch {

@@ -67,7 +67,7 @@ func (w *holder) rate(ds DatasetID, in input) int64 {
 	return 0
 }
 
-// process is what admit was told it is.
+// process returns the process, as the group gave it to admit.
 func (w *holder) process() any { return w.of }
 
 // calledBy is the number by which its agent calls w.
@@ -159,8 +159,8 @@ func (lg *ledger) admit(w *holder, of any) {
 // succeed makes w the newest process of its rank.
 func (lg *ledger) succeed(w *holder) { w.account.newest = w }
 
-// attach has s speak for w under a number. A detached process goes on; if ends is true, it
-// is still to be ended.
+// attach has s speak for w under a number. A detached process goes on; ends says that it
+// must still be ended.
 func (lg *ledger) attach(w *holder, s *speaker, number uint32, ends bool) {
 	w.speaker, w.number = s, number
 	if w.state == detached {
@@ -203,7 +203,8 @@ func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
 	}
 }
 
-// moves says that w could make no progress until now, so its patience counts from now.
+// moves says that w could make no progress until now. So the time that it may hold leases
+// without progress begins now.
 func (lg *ledger) moves(w *holder) { w.since = lg.now }
 
 // setTaking says whether w's trainer takes batches.

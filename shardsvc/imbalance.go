@@ -1,13 +1,13 @@
 package shardsvc
 
-// imbalanceAfter is how long a group may stand still before that is told.
+// imbalanceAfter is how long a group may stand still before that is reported.
 const imbalanceAfter = 10 * Second
 
 // Imbalance says that a rank of a group waits for rows while another one holds some, and
 // that neither has made progress for a while. So a group that trains in step hangs: one
 // rank is in all-reduce, the other one waits for data that it cannot get. Ranks of a
-// replicated model do train in step. Others may not. For them it is told only once the input is
-// listed to its end: before that, both may wait for new rows.
+// replicated model do train in step. Other ranks may not, so for them it is reported only
+// once the input is listed to its end: before that, both ranks may wait for new rows.
 type Imbalance struct {
 	Idle, Busy uint32 // ranks
 	Leases     int    // of Busy

@@ -3,8 +3,8 @@ package shardsvc
 import "strings"
 
 // A dataset may have two inputs: its source, which has no end, and a backfill, the bounded
-// history of it. Each partition is of one of them. Both count in units of their own, so
-// leases have sizes and workers have rates for each input.
+// history of it. Each partition belongs to one of them. Each input has its own unit, so
+// lease sizes and the rates of workers are kept for each input.
 type input uint8
 
 const (
@@ -27,7 +27,7 @@ type Backfill struct {
 
 func (o *Options) hasBackfill() bool { return o.Backfill.Kind != "" }
 
-// inputOf is the input that the partition of an identity is of.
+// inputOf returns the input to which the partition of an identity belongs.
 func (o *Options) inputOf(identity string) input {
 	if o.hasBackfill() && strings.HasPrefix(identity, o.Backfill.Kind+":") {
 		return fromBackfill
@@ -35,7 +35,7 @@ func (o *Options) inputOf(identity string) input {
 	return fromSource
 }
 
-// sizes are those of the leases of an input.
+// sizes returns the lease sizes of an input.
 func (o *Options) sizes(in input) (initial, least, most int64) {
 	if in == fromBackfill {
 		return o.Backfill.Initial, o.Backfill.Min, o.Backfill.Max

@@ -31,7 +31,7 @@ func (ck *checkpoints) loadCuts(l *loading) error {
 		k := &keptCut{id: s.key.cut, order: v.order, state: v.state, epoch: v.epoch, generation: v.generation,
 			incarnation: v.incarnation, rank: v.rank, step: v.step, path: v.path, body: v.body}
 		if k.order > ck.cutOrder || !ck.owns(k.rank) {
-			return fmt.Errorf("stored %s: its number %d is not one of %d, or it is of another model kind", s.key, k.order, ck.cutOrder)
+			return fmt.Errorf("stored %s: its order number %d is above the highest, %d, or it belongs to another model kind", s.key, k.order, ck.cutOrder)
 		}
 		if k.state != CutVoided {
 			body := k.decode()
@@ -96,7 +96,8 @@ func (ck *checkpoints) ownLines(r *rank) *lines {
 
 // addCut keeps a new cut, the newest of all.
 func (ck *checkpoints) addCut(k *keptCut, body *cut.Cut) {
-	// A foreign cut has an order of its own. What is frozen from now on comes after it.
+	// A foreign cut has an order of its own. Cuts that are frozen from now on come after
+	// it.
 	ck.cutOrder = max(ck.cutOrder, body.Order) + 1
 	ck.jobDirty = true
 	body.Order = ck.cutOrder

@@ -6,9 +6,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// kind holds what each model kind decides by code of its own: what happens when a process joins
-// or is lost, when a cut is complete or bound, and when somebody goes back to a cut. What the
-// kinds decide by plain facts is in model.
+// kind holds what each model kind decides by code of its own: what happens when a process
+// joins or is lost, when a cut is complete or bound, and when somebody goes back to a cut.
+// The facts in which the kinds differ are in model.
 type kind interface {
 	groupKind
 	// complete says whether every rank that must report has reported the step of q.
@@ -17,9 +17,9 @@ type kind interface {
 	missing(q *ask) string
 	// bound says that k is bound, so that acks which were kept apart for it may fold.
 	bound(k *keptCut)
-	// answered answers a restore that is decided already, or that comes too late, and says
-	// so. moved says that it comes too late because a step was reported since the generation,
-	// or the process, began; then it is not answered yet.
+	// answered answers a restore that is decided already, or that comes too late; done says
+	// that it did. moved says that the restore comes too late because a step was reported
+	// since the generation, or the process, began; such a restore is not answered here.
 	answered(w *worker, call uint64, k *RestoreCall) (done, moved bool)
 	// chosen goes back to a cut; nil: to the start. fresh says that no record was in a
 	// model.
@@ -47,8 +47,8 @@ func (ck *checkpoints) ownerOf(r *rank) int64 {
 	return cut.Group
 }
 
-// mayResume turns a newcomer away that says resume=acked. The model of the acked records
-// went with an earlier process.
+// mayResume turns away a newcomer that says resume=acked: the model that had the acked
+// records ended with an earlier process.
 func (ck *checkpoints) mayResume(a *agent, j *Join, newcomer bool) bool {
 	if !newcomer || j.Resume != ResumeAcked || ck.noCuts() != "" {
 		return true

@@ -43,7 +43,7 @@ func (*Land) event() {}
 // maxTransaction bounds the bytes of an id.
 const maxTransaction = 256
 
-// isPushed says whether the partition of an identity is one of pushed records.
+// isPushed says whether the partition of an identity has pushed records.
 func (o *Options) isPushed(identity string) bool {
 	return o.Pushed && o.inputOf(identity) == fromSource
 }
@@ -76,9 +76,9 @@ func lostPushed(partition string) string {
 		"Those that are not in the checkpoint must be pushed again. To go on without them, set `on_loss: continue` in the spec and apply it; or bring the folder back", partition)
 }
 
-// pushedAfter are the chunks of p that a cut does not name. Nobody lists them again: if p
-// gives way to the cut, they follow the cut's chunks. They keep their numbers where these are
-// above the cut's.
+// pushedAfter returns the chunks of p that a cut does not name. Nobody lists pushed chunks
+// a second time, so if the cut's partition replaces p, these chunks follow the cut's. A
+// chunk keeps its number if that is above the cut's numbers.
 func (p *partition) pushedAfter(q *cut.Partition) (more []sources.Segment) {
 	if !p.ds.opt.isPushed(p.identity) {
 		return nil
@@ -90,7 +90,7 @@ func (p *partition) pushedAfter(q *cut.Partition) (more []sources.Segment) {
 	}
 	for i := range p.Segs {
 		s := &p.Segs[i]
-		if named[s.Name] || len(s.Locator) == 0 { // the latter is deleted
+		if named[s.Name] || len(s.Locator) == 0 { // without a locator: it is deleted
 			continue
 		}
 		last = max(s.ID, last+1)
@@ -103,8 +103,9 @@ func (p *partition) pushedAfter(q *cut.Partition) (more []sources.Segment) {
 type landings struct {
 	byID  map[string]LandedInfo
 	order []landed // by When
-	// forgot is a time in ms since 1970: what landed then or later is remembered. It never
-	// goes back. After a restart it is the time of the first transaction that is remembered.
+	// forgot is a time in ms since 1970: transactions that landed then or later are
+	// remembered. It never goes back. After a restart it is the time of the first
+	// transaction that is remembered.
 	forgot int64
 }
 
@@ -182,7 +183,7 @@ func (lg *ledger) land(e *Land) {
 	}
 }
 
-// canLand: nothing of a transaction is appended unless all of it can be.
+// canLand returns an error if any part of a transaction cannot be appended. Then none is.
 func (lg *ledger) canLand(d *dataset, parts []LandPart) error {
 	for i := range parts {
 		p := lg.partition(parts[i].Partition)
@@ -205,9 +206,9 @@ func (lg *ledger) canLand(d *dataset, parts []LandPart) error {
 	return nil
 }
 
-// landedBefore is an error if a transaction that is not known has landed and was forgotten: one
-// of its chunks is in the table. A chunk that is not in the table any more is deleted. Only
-// chunks that were staged before `forgot` are searched for, which is rare.
+// landedBefore returns an error if the transaction landed before and was forgotten: one of
+// its chunks is in the table. It does not find chunks that were deleted since. Only chunks
+// that were staged before `forgot` are searched for, which is rare.
 func (d *dataset) landedBefore(e *Land) error {
 	if e.Staged >= d.landings.forgot || len(e.Parts) == 0 {
 		return nil
@@ -236,7 +237,7 @@ func (l *landings) add(id string, v LandedInfo) {
 	l.order = append(l.order, landed{id, v.When})
 }
 
-// loadLanded takes the transactions of a store, whose order is that of their ids.
+// loadLanded takes the stored transactions, which come in the order of their ids.
 func (lg *ledger) loadLanded(all []stored[landedValue]) error {
 	slices.SortStableFunc(all, func(a, b stored[landedValue]) int { return cmp.Compare(a.val.When, b.val.When) })
 	for _, s := range all {

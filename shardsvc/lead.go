@@ -5,10 +5,10 @@ package shardsvc
 // records at a time. A pass has one lead at most. It is the last lease on the line, so its
 // end is the frontier. Example: head 500, lead [480, 2000): [480, 500) is there to read.
 //
-// What lies ahead of head is not there yet. It counts nowhere, and is never pending or
-// stored. If a lead ends early or comes back, the frontier falls back to head. After a
-// restart, head is what was stored, or what is proven: a lead that is asserted again
-// proves its start and the positions that it has delivered.
+// There are no records ahead of head yet. Offsets there count nowhere, and are never
+// pending or stored. If a lead ends early or comes back, the frontier falls back to head.
+// After a restart, head is the stored end, or a later one that is proven: a lead that is
+// asserted again proves its start and the positions that it has delivered.
 
 // ahead counts the units that are planned ahead of head.
 func (ps *pass) ahead() int64 {

@@ -13,12 +13,12 @@ type lease struct {
 	step               int64
 	tries              tries
 	granted            Time
-	frontier           int64 // delivered up to here, where a Held said so
+	frontier           int64 // delivered up to here, as its last Held said
 	asserted           bool  // in the message at hand
 
 	asked      bool // a steal ask is out
 	askAt      int64
-	thief      *holder // gets what the holder gives up
+	thief      *holder // for whom the holder was asked
 	refusals   uint8
 	stealAfter Time
 

@@ -14,7 +14,7 @@ type ledger struct {
 	nextPart  PartitionNo
 	datasets  []*dataset   // by id; nil: never made, or removed
 	parts     []*partition // by number; nil likewise
-	someBound bool         // a cut is bound, where acks fold
+	someBound bool         // a cut is bound; set only where acks fold
 
 	leases   leaseTable
 	holders  []*holder // in order of arrival
@@ -75,7 +75,8 @@ func (lg *ledger) called(id DatasetID) string {
 	return fmt.Sprintf("dataset %d", id)
 }
 
-// virtualRanks is how many a dataset has; 0: it is not bit_exact, or not there.
+// virtualRanks is how many virtual ranks a dataset has; 0: it is not bit_exact, or there is
+// no such dataset.
 func (lg *ledger) virtualRanks(id DatasetID) uint32 {
 	if d := lg.dataset(id); d != nil {
 		return d.opt.VirtualRanks
@@ -98,7 +99,7 @@ func (lg *ledger) partition(no PartitionNo) *partition {
 	return nil
 }
 
-// maxNamed is how many ranks a reason names; it counts the others.
+// maxNamed is how many ranks or paths a reason names at most.
 const maxNamed = 8
 
 // standUnder says which room stands above the ledger.

@@ -1,7 +1,7 @@
 package shardsvc
 
-// MarkInfo is a low mark of one (partition, pass): all before it is in the cuts
-// that the mark is of.
+// MarkInfo is a low mark of one (partition, pass): everything before it is in the cuts that
+// the mark belongs to.
 type MarkInfo struct {
 	Partition PartitionNo
 	Identity  string
@@ -9,7 +9,7 @@ type MarkInfo struct {
 	Segment   int64 // of the source, or 0 where the pass is shuffled
 	Offset    int64
 	Units     int64 // from there to head
-	Shuffled  bool  // Segment and Offset are in order space: a source can make nothing of them unless Units is 0
+	Shuffled  bool  // Segment and Offset are in order space: unless Units is 0, they mean nothing to a source
 }
 
 func (lg *ledger) lowMarks(id DatasetID, low func(*pass) int64) []MarkInfo {
@@ -38,7 +38,8 @@ func (lg *ledger) lowMarks(id DatasetID, low func(*pass) int64) []MarkInfo {
 	return all
 }
 
-// marks are the positions on the line that design section 1 orders.
+// marks are positions on the line: committed <= bound <= acked <= leased <= planned <=
+// head.
 type marks struct{ committed, bound, acked, leased, planned, head int64 }
 
 func (ps *pass) marks() marks {

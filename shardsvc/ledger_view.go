@@ -23,7 +23,7 @@ type DatasetInfo struct {
 	// behind, in ms; 0: no partition that is behind has one.
 	Reached         int64
 	Partitions      int
-	PartitionsKnown bool // PartitionsListed was said
+	PartitionsKnown bool // all partitions are listed (PartitionsListed)
 	ListingComplete bool
 	Pass            uint32 // oldest one that is not settled
 	Leases          int
@@ -162,7 +162,7 @@ func (a *Counts) add(b Counts) {
 	a.Bound += b.Bound
 }
 
-// counts of all passes begun. What no pass has begun to read is listed once.
+// counts of all passes that have begun. If none has, the first one counts as listed.
 func (p *partition) counts() Counts {
 	n := p.foldedCounts()
 	n.Listed = p.listedSoFar()

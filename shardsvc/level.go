@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Leveling spreads what a dataset has left evenly over some holders, for a round that
-// will be closed short (docs/ROUNDS.md). Holders with more than their part are asked for
-// the tails of their leases, as in a steal, and what they give up goes to the holder with
-// the fewest units. Example: one of four holders has [0, 60) of which nothing is
-// delivered. It keeps [0, 15), and the others get 15 units each.
+// Leveling spreads the rows that a dataset has left evenly over some holders, for a round
+// that will be closed short (docs/ROUNDS.md). Holders with more than their part are asked
+// for the tails of their leases, as in a steal, and what they give up goes to the holder
+// with the fewest units. Example: one of four holders has [0, 60) and has delivered nothing
+// of it. It keeps [0, 15), and the others get 15 units each.
 
 // level begins leveling. Until the given time, grants of the dataset go to the poorest holder
 // first.
@@ -39,8 +39,8 @@ func (lg *ledger) level(id DatasetID, holders []*holder, until Time) {
 	lg.watchSteal(d, until)
 }
 
-// recallLeadsOf asks w for what it has ahead of head: with a lead in hand it asks for no
-// rows that are there.
+// recallLeadsOf asks w for the parts of its leases ahead of head: a process that holds a
+// lead does not ask for rows that are there.
 func (lg *ledger) recallLeadsOf(d *dataset, w *holder) {
 	for l := w.leases; l != nil; l = l.wnext {
 		if l.pass.p.ds == d && l.leads() && !l.asked && w.mayAsk() {

@@ -20,7 +20,7 @@ func (lg *ledger) newLines() *lines {
 	return &lines{make([][]line.Set, n), make([][]cut.Tally, n), make([][]drop, n), make([][]listed, n)}
 }
 
-// put adds the part of the cut that is of p.
+// put adds the part of the cut that belongs to p.
 func (l *lines) put(p *partition, q *cut.Partition, sets []line.Set) {
 	l.parts[p.no], l.records[p.no], l.dropped[p.no] = sets, p.tallies(q, sets), dropsOf(q)
 	for i := range q.Excluded {
@@ -48,7 +48,7 @@ func (l *lines) allRecords(p *partition, n int) (t cut.Tally) {
 	return t
 }
 
-// excludedOf is what the cut lists as excluded of p.
+// excludedOf returns the ranges of p that the cut lists as excluded.
 func (l *lines) excludedOf(p *partition) []listed {
 	if l == nil {
 		return nil
@@ -56,7 +56,7 @@ func (l *lines) excludedOf(p *partition) []listed {
 	return l.excluded[p.no]
 }
 
-// droppedOf is what the cut lists as dropped of p.
+// droppedOf returns the ranges of p that the cut lists as dropped.
 func (l *lines) droppedOf(p *partition) []drop {
 	if l == nil {
 		return nil
@@ -129,9 +129,9 @@ func (p *partition) line(n uint32) *pass {
 	return ps
 }
 
-// addPass appends a pass to q, if anything of it is in the set. excluded and dropped say
-// how many units of the set are so. A pass that is settled wholly counts in q.Done, and
-// its records in done.
+// addPass appends a pass to q, if anything of it is in the set. excluded and dropped are
+// the numbers of excluded and of dropped units in the set. A pass that is settled wholly
+// counts in q.Done, and its records in done.
 func addPass(q *cut.Partition, done *cut.Tally, ps *pass, set *line.Set, records cut.Tally, excluded, dropped int64) {
 	u := cut.Units{Acked: ps.UnitsOf(set) - excluded - dropped, Excluded: excluded, Dropped: dropped}
 	records = records.Within(u.Acked)

@@ -29,7 +29,7 @@ func (r *listed) compare(s *listed) int {
 	return cmp.Or(cmp.Compare(r.pass, s.pass), cmp.Compare(r.segment, s.segment), cmp.Compare(r.start, s.start))
 }
 
-// overlaps says whether r, which is listed before s, reaches into it.
+// overlaps says whether r, which is listed before s, reaches into s.
 func (r *listed) overlaps(s *listed) bool {
 	return r.pass == s.pass && r.segment == s.segment && r.end > s.start
 }
@@ -47,13 +47,13 @@ func (ps *pass) onLine(r *listed) (start, end int64, ok bool) {
 	return start, end, ok1 && ok2 && start < end
 }
 
-// listing is [start, end) of a pass as it is listed. It lies in one segment.
+// listing returns [start, end) of a pass, which lies in one segment, as it is listed.
 func (ps *pass) listing(start, end int64) listed {
 	from, to := ps.StartPlace(start), ps.EndPlace(end)
 	return listed{ps.n, from.Segment, from.Offset, to.Offset, ps.Units(start, end)}
 }
 
-// ofPass is the part of a list that is of one pass.
+// ofPass is the part of a list that belongs to one pass.
 func ofPass[T any, P inList[T]](all []T, n uint32) []T {
 	i := sort.Search(len(all), func(i int) bool { return P(&all[i]).place().pass >= n })
 	j := sort.Search(len(all), func(i int) bool { return P(&all[i]).place().pass > n })

@@ -51,7 +51,7 @@ func (c *Core) Load(k, value []byte) error {
 	return nil
 }
 
-// Loaded makes the core of what was loaded. Its error says what does not fit. The master
+// Loaded makes the core from the loaded pairs. Its error says what does not fit. The master
 // must not start on such a state.
 func (c *Core) Loaded() error {
 	l := c.loading
@@ -78,7 +78,7 @@ func (c *Core) Loaded() error {
 func (c *Core) loadJob(l *loading) error {
 	if l.job == nil {
 		if len(l.datasets)+len(l.parts)+len(l.ranks)+len(l.agents) > 0 {
-			return fmt.Errorf("the state has no job record: it is damaged or of something else; use another state folder")
+			return fmt.Errorf("the state has no job record: it is damaged, or belongs to something else; use another state folder")
 		}
 		c.epoch = 1
 		if c.model.inStep {
@@ -100,8 +100,8 @@ func (c *Core) loadJob(l *loading) error {
 	return nil
 }
 
-// start begins a new term. If agents are known from before, nothing is granted
-// until they are back or one TTL has passed.
+// start begins a new term. If agents or processes are known from before, nothing is granted
+// until they are back or LostAfter (one TTL, unless it is set longer) has passed.
 func (c *Core) start() {
 	if c.started {
 		c.rejected("started twice")

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Retention in the simulation: sources lose the beginning of segments while they
-// are read. The master's polls see it, or readers run into it.
+// Retention in the simulation: sources lose the beginnings of segments while these are
+// read. The master's polls see it, or readers meet the loss.
 
 // excluded tells the oracle what a committed Step has excluded.
 func (s *sim) excluded(reports []Report) {
@@ -86,8 +86,8 @@ func (s *sim) someReadsOn() {
 	s.readOn(t, l)
 }
 
-// readOn delivers up to the first unit that the source does not have; false: all
-// is there.
+// readOn delivers up to the first unit that the source does not have. It returns false if
+// the source has all units.
 func (s *sim) readOn(t *simTrainer, l *simLease) bool {
 	for _, p := range l.pieces {
 		key := [2]int64{int64(s.src(l.part)), p.Segment}
@@ -107,7 +107,8 @@ func (s *sim) readOn(t *simTrainer, l *simLease) bool {
 	return false
 }
 
-// excludedAgain: the core's list is the oracle's set, and a restart keeps it.
+// excludedAgain checks that the core's list is the oracle's set, and that a restart keeps
+// it.
 func (s *sim) excludedAgain() {
 	for range 2 {
 		all, total := s.w.core.Excluded(1, 0, 1<<30)

@@ -14,10 +14,10 @@ import "slices"
 // after their Hello was answered: then there are at least two messages, and one of them
 // came after the answer.
 //
-// Nothing of this is stored. After a restart of the master, a newcomer that was made
-// before the restart waits until the processes that were there have joined again, or a TTL
-// has passed. Of a process that ended before that, nothing is known, and the order of
-// arrival counts.
+// Nothing of this is stored. After a restart of the master, a newcomer that was made before
+// the restart waits until the processes that were there have joined again, or LostAfter has
+// passed. Of a process that ended before that, nothing is known, and the order of arrival
+// counts.
 
 // made is when a process was made.
 type made struct {

@@ -11,7 +11,7 @@ import (
 // -rapid.checks, -rapid.steps and -rapid.seed are rapid's own flags.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(400) // the heap of a small world is small: half of the time went into collecting it
+	debug.SetGCPercent(400) // the heap of a small world is small, and collecting it took half of the time
 	set := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
 	for name, value := range map[string]string{"rapid.checks": "1500", "rapid.steps": "80"} {

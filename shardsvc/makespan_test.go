@@ -21,8 +21,8 @@ type pacedWorker struct {
 	nextReq uint64
 }
 
-// makespan reads total units and returns the time it took over the ideal, which
-// knows the kill beforehand.
+// makespan reads an input and returns the time that this took, as a multiple of the ideal
+// time. The ideal knows the kill beforehand.
 func makespan(t testing.TB, rates []float64, seconds float64, kill int, killAt float64) float64 {
 	const tick = 10 * Millisecond
 	w := newWorld(t, Config{Job: "j", Model: Shared})
@@ -111,7 +111,7 @@ func (p *pacedWorker) read(m *Message, dt float64) {
 	}
 }
 
-// asked gives up what is not yet read, but for what a frame would hold.
+// asked gives up the units that are not read yet, except for those that a frame would hold.
 func (p *pacedWorker) asked(w *world, r Reply) []Reply {
 	for i := range p.leases {
 		if p.leases[i].Token != r.Token {

@@ -63,7 +63,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestClosedLeasesTakeNoMoreMemory: what is kept of them was taken at the start.
+// TestClosedLeasesTakeNoMoreMemory: the memory for them was taken at the start.
 func TestClosedLeasesTakeNoMoreMemory(t *testing.T) {
 	p := newPairs(1, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second})
 	p.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{End: 1 << 50}}})

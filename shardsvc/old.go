@@ -2,7 +2,7 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// tooOld is the kind of exclusions that are older than the dataset wants.
+// tooOld is the kind of exclusions of records that are older than the dataset wants.
 const tooOld = "too_old"
 
 // cutoff is the place of an Aged.
@@ -24,7 +24,7 @@ func (lg *ledger) aged(e *Aged) {
 	}
 	lg.growTo(p, line.Place{Segment: e.Segment, Offset: e.Offset}) // records lie before it
 	p.young = &cutoff{line.Place{Segment: e.Segment, Offset: e.Offset}, e.Reason, e.When}
-	if !lg.recovering { // before, an agent may still assert a lease of them
+	if !lg.recovering { // while it recovers, an agent may still assert a lease of them
 		for _, ps := range p.passes {
 			lg.dropOld(ps)
 		}
@@ -41,9 +41,10 @@ func (p *partition) dropsOld() bool { return p.ds.opt.DropOld && p.in == fromSou
 // dated says whether p's records may be granted: it is known which of them are too old.
 func (p *partition) dated() bool { return !p.dropsOld() || p.young != nil }
 
-// dropOld excludes the records of a pass that are too old and neither settled nor leased. Example: [0,
-// 100) is settled, [100, 200) leased, and the cutoff is 500: [200, 500) is excluded. If the
-// lease comes back at 150, [150, 200) is excluded before it could be granted again.
+// dropOld excludes the records of a pass that are too old, unless they are settled or
+// leased. Example: [0, 100) is settled, [100, 200) leased, and the cutoff is 500: [200,
+// 500) is excluded. If the lease comes back at 150, [150, 200) is excluded before it could
+// be granted again.
 func (lg *ledger) dropOld(ps *pass) {
 	p := ps.p
 	if !p.dropsOld() || p.young == nil {

@@ -23,8 +23,8 @@ var recorded = []string{"shuffle/bit_exact", "cut/carried", "cut/history", "cut/
 	"cut/history_folds", "live/shared", "live/tail", "loss/excluded", "loss/rewound", "loss/shuffled_cut", "dataset/passes", "group/private_new_process",
 	"group/replicated_generations", "shuffle/blocks", "lease/steal", "live/strict", "lease/tries_end"}
 
-// TestAnOlderStateOpens: the pairs that an earlier version stored load, and mean what
-// they meant: what is settled, kept, excluded and to be kept at the source.
+// TestAnOlderStateOpens: pairs that an earlier version stored load, and mean the same as
+// then: the settled and excluded records, the kept cuts, and the marks for the source.
 func TestAnOlderStateOpens(t *testing.T) {
 	if *recordStates {
 		recordOlderStates(t)
@@ -68,7 +68,7 @@ func TestAnOlderStateOpens(t *testing.T) {
 	}
 }
 
-// meaning is all that follows from stored pairs, whoever held what.
+// meaning is everything that follows from stored pairs, without the leases.
 func (w *world) meaning() string {
 	var b bytes.Buffer
 	c := w.core

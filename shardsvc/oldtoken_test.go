@@ -7,10 +7,11 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A process of a shared model has a lease, and the master is started again: the lease keeps
-// its token, so batches of before and after name the same. Agent and process end. The next
-// agent asserts the lease from the process's step file, tells what was stepped, and that the
-// process has ended. Nothing of it comes again, also after another restart of the master.
+// A process of a shared model has a lease, and the master is started again. The lease keeps
+// its token, so batches from before and after the restart name the same token. Agent and
+// process end. The next agent asserts the lease from the process's step file, and tells the
+// master the stepped records and that the process has ended. None of these records comes
+// again, also after another restart of the master.
 func TestStepsOfALeaseOfAnOlderTermCountWhenTheNextAgentTellsThem(t *testing.T) {
 	for _, heard := range []int64{0, 30, 50, 60, 80, 90, 100} { // by acks of the agent that died, and not by the process
 		w := newWorld(t, Config{Job: "j", Model: Shared})

@@ -25,7 +25,7 @@ func (o *Options) validate() error {
 	case o.Max > line.Max || o.Initial > line.Max:
 		return fmt.Errorf("lease sizes: max %d, initial %d; at most 2^60", o.Max, o.Initial)
 	case o.MaxBad < 0 || o.MaxBadShare < 0 || o.MaxBadShare > 1e6:
-		return fmt.Errorf("%d bad records, and %d in a million, are no limits", o.MaxBad, o.MaxBadShare)
+		return fmt.Errorf("limits of bad records: %d, and %d in a million; need 0 or more, and at most 1000000 in a million", o.MaxBad, o.MaxBadShare)
 	case o.Isolate && o.VirtualRanks > 0:
 		return errors.New("on_crash: isolate does not go with virtual ranks")
 	case o.hasBackfill() && (o.Passes > 1 || o.Shuffle || o.VirtualRanks > 0):
@@ -33,15 +33,15 @@ func (o *Options) validate() error {
 	case o.hasBackfill() && (o.Backfill.Min < 1 || o.Backfill.Max < o.Backfill.Min || o.Backfill.Max > line.Max || o.Backfill.Initial < 1 || o.Backfill.Initial > line.Max):
 		return fmt.Errorf("lease sizes of the backfill: initial %d, min %d, max %d; need 1 <= min <= max <= 2^60", o.Backfill.Initial, o.Backfill.Min, o.Backfill.Max)
 	case o.DropOld && (o.Passes > 1 || o.Shuffle || o.VirtualRanks > 0):
-		return errors.New("leaving out what is too old does not go with several passes, shuffle or virtual ranks")
+		return errors.New("drop_older_than does not go with several passes, shuffle or virtual ranks")
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
 	case o.VirtualRanks > cut.MaxVirtualRanks:
 		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, cut.MaxVirtualRanks)
 	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
-		return errors.New("virtual ranks need blocks and a strict order")
+		return errors.New("virtual ranks need a shuffle block and order: strict")
 	case o.InOrder && o.VirtualRanks == 0:
-		return errors.New("blocks in order are for virtual ranks")
+		return errors.New("blocks in the order of the input need virtual ranks")
 	case o.Shuffle && o.Strict && o.VirtualRanks == 0:
 		return errors.New("order: strict and shuffle exclude each other")
 	}

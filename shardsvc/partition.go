@@ -13,11 +13,11 @@ import (
 type partition struct {
 	ds        *dataset
 	passes    []*pass // begun and not folded, by number
-	holder    *holder // strict: who has its leases
+	holder    *holder // strict: the process that has its leases
 	young     *cutoff // its records before this are too old (old.go); nil: not known in this term
 	no        PartitionNo
 	virtual   uint32 // the virtual rank that it belongs to, from 1; 0: none
-	in        input  // of the dataset that it is of
+	in        input  // the input of the dataset that it belongs to
 	queued    bool   // in ds.ready
 	asked     bool   // ReportNeedSegments was sent for this listing
 	drained   bool   // all passes are planned, nothing is pending
@@ -39,7 +39,7 @@ type partition struct {
 	dropped  []drop      // in order of pass and place
 
 	holderHas int     // leases
-	ended     *holder // of a virtual rank: who was told END
+	ended     *holder // of a virtual rank: the process that was told END
 }
 
 // label is what people call p.
@@ -61,7 +61,7 @@ type pass struct {
 	n         uint32
 	dirty     bool
 	gone      bool
-	dirtyAcks bool // unsaved or dropped has one
+	dirtyAcks bool // unsaved or dropped is not empty
 
 	pending                   line.Map
 	base                      line.Set
@@ -72,8 +72,8 @@ type pass struct {
 	tries                     line.Map  // mirrors the `t` keys
 
 	acks    []piece      // by start; only where acks do not fold
-	unsaved []int64      // where keys of acks begin that are to be written
-	dropped []line.Place // keys that are to be deleted, before
+	unsaved []int64      // starts of the `a` keys that the next Flush writes
+	dropped []line.Place // `a` keys that the next Flush deletes before that
 	folded  int64        // of kinds[acked]: units in base
 
 	boundLow, boundUnits int64 // where acks fold: of the newest bound cut

@@ -3,7 +3,7 @@ package shardsvc
 // rankPast is what the checkpoints know of a rank.
 type rankPast struct {
 	way    wayBack
-	lost   bool     // private: its process is gone, what it had acked is still to come back
+	lost   bool     // private: its process is gone, and its acks have still to become pending again
 	choice uint64   // private: what it was answered when it restored
 	base   *keptCut // private: what it restored or bound last; nil: the start
 }

@@ -17,7 +17,7 @@ import (
 type inKey struct {
 	head    bool // its key begins here
 	stored  bool // and is in the store
-	unsaved bool // and is to be written: it is in pass.unsaved
+	unsaved bool // and must be written: it is in pass.unsaved
 }
 
 // maxRun bounds how many pieces are written again when one of them changes.
@@ -71,8 +71,8 @@ const (
 	joins
 )
 
-// sweep decides about each piece of acks[lo:hi]. q is the last piece before k that stays;
-// nil: there is none.
+// sweep asks decide about each piece k of acks[lo:hi]. q is the last piece before k that
+// stays; nil: there is none.
 func (lg *ledger) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	n := lo
 	orphan := false // a piece of the key that the next one is in has gone

@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A trainer's steps between two commits are one key, however many; what of them is
-// older than the history folds before it is stored at all.
+// All steps of a trainer between two commits are one key. Those that are older than the
+// history fold before they are stored at all.
 func TestStepsThatComeTogetherAreFewKeys(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Replicated, History: 100})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 1, Initial: 100000, Min: 1, Max: 100000, Target: Second, Unit: "bytes"}})
@@ -37,8 +37,8 @@ func TestStepsThatComeTogetherAreFewKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Of each 200 the older 100 join the first key; the rest are the end of one run of
-	// 64, another one, and what is left of them, which the next 200 delete.
+	// Of each 200 steps, the older 100 join the first key. The others are the end of one
+	// run of 64 pieces, another run, and a rest, which the next 200 steps delete.
 	if most := 50 * 7; puts > most {
 		t.Errorf("%d steps were %d puts, want at most %d", step, puts, most)
 	}

@@ -54,8 +54,8 @@ func (ck private) missing(q *ask) string {
 	return fmt.Sprintf("rank %d has reported step %d, not %d", q.w.rank.no, q.w.rank.lastStep(), q.cut.Step)
 }
 
-// bound: from now on the rank's model began with k. Acks that are not in k are kept for
-// the rank's next cut.
+// bound makes k the cut that the rank's model began with. Acks that are not in k are kept
+// for the rank's next cut.
 func (ck private) bound(k *keptCut) {
 	r := ck.group.rankOf(uint32(k.rank))
 	if base := ck.past(r).base; base != nil && ck.after(base, k) {
@@ -65,9 +65,9 @@ func (ck private) bound(k *keptCut) {
 	ck.ledger.foldCut(ck.linesOf(k), k.rank, k.generation, k.step)
 }
 
-// witness is a cut of another rank that a rank offers because it has none of its own; nil: it
-// offers none. An empty master must grant nobody the records of that cut before its rank has
-// come.
+// witness is a cut of another rank that a rank offers because it has none of its own; nil:
+// it offers none. An empty master must grant nobody the records of that cut before the rank
+// that it belongs to has come.
 func (ck *checkpoints) witness(r *rank, k *RestoreCall) *cut.Cut {
 	if !ck.model.perRank || k.Mode != RestoreNewest || k.Cut == nil || k.Cut.Rank == cut.Rank(r.no) || k.Cut.Rank == cut.Group {
 		return nil

@@ -106,7 +106,7 @@ func TestACutHoldsExactlyItsRecordsWhateverBreaks(t *testing.T) {
 	})
 }
 
-// team starts who is missing.
+// team starts the trainers that are missing.
 func (s *sim) team() {
 	for rank := range uint32(3) {
 		a := s.agents[int(rank)%len(s.agents)]
@@ -310,7 +310,7 @@ func (s *sim) someKill() {
 	}
 }
 
-// kill ends a process; its agent, if it has one with a session, says so.
+// kill ends a process. If its agent has a session, the agent says so.
 func (s *sim) kill(t *simTrainer) {
 	a := t.agent
 	n := t.number
@@ -436,8 +436,8 @@ func (s *sim) someReconnect() {
 	}
 }
 
-// someAgentDies: its trainers live on with what they were given; a new process
-// takes over the socket.
+// someAgentDies ends an agent. Its trainers live on with the rows that they have, and a new
+// process takes over the socket.
 func (s *sim) someAgentDies() {
 	a := s.someAgent()
 	old := a.session

@@ -104,14 +104,13 @@ func (ck *checkpoints) RetainMarks(id DatasetID) []MarkInfo {
 	return ck.ledger.lowMarks(id, func(ps *pass) int64 { return min(oldest.of(ps.p, ps.n).Low, bound(ps)) })
 }
 
-// oldest is the union of the oldest cuts that are kept for somebody to go back to;
-// nil: there is none.
+// oldest is the union of each owner's oldest bound or carried cut; nil: there is none.
 func (ck *checkpoints) oldest() *lines {
 	kept := func(k *keptCut) bool { return k.state == CutBound || k.state == CutCarried }
 	return ck.unionOfFirst(kept, func(k, x *keptCut) bool { return ck.after(x, k) })
 }
 
-// unionOfFirst takes of each owner the first one of the wanted cuts; nil: there is none.
+// unionOfFirst is the union of each owner's first wanted cut; nil: there is none.
 func (ck *checkpoints) unionOfFirst(wanted func(*keptCut) bool, before func(k, x *keptCut) bool) *lines {
 	var first []*keptCut
 	for _, k := range ck.cuts {

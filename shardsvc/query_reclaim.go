@@ -10,7 +10,7 @@ type ReclaimPlan struct {
 	Pid         int32
 	Leases      int      // that become free at once
 	Step        int64    // reported by the process
-	Kept        int64    // the step of the newest checkpoint; what was stepped after it comes again. -1: there is none
+	Kept        int64    // the step of the newest checkpoint; later steps come again. -1: there is no checkpoint
 	Fenced      []uint32 // ranks whose processes have to start again
 }
 

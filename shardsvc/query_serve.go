@@ -26,14 +26,14 @@ func (lg *ledger) Segments(no PartitionNo, after int64, max int) []sources.Segme
 // HasPartition says whether a partition is known: not removed with its dataset.
 func (lg *ledger) HasPartition(no PartitionNo) bool { return lg.partition(no) != nil }
 
-// OfSource is the partitions that list the same segments as no: those of all virtual
-// ranks of a bit_exact dataset, else itself. The caller may keep it for a Step.
+// OfSource returns the partitions that list the same segments as no: those of all virtual
+// ranks of a bit_exact dataset, else no alone. The caller may keep it for a Step.
 func (lg *ledger) OfSource(no PartitionNo) (all []PartitionNo) {
 	p := lg.partition(no)
 	if p == nil {
 		return nil
 	}
-	if p.virtual == 0 { // else to list the segments of n partitions would take n*n looks
+	if p.virtual == 0 { // without this, listing the segments of n partitions would take n*n looks
 		return []PartitionNo{no}
 	}
 	for _, q := range p.ds.parts {

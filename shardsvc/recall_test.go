@@ -29,9 +29,9 @@ func (w *world) recalls(from, to int) {
 	}
 }
 
-// A master that has lost its state takes from a bucket what was visible. It restores a
-// checkpoint before that or after it, with a table that was trimmed or not: what the
-// checkpoint does not name follows, each chunk once.
+// A master that has lost its state takes the visible chunks from a bucket. It restores a
+// checkpoint before or after that, whose table was trimmed or not. The chunks that the
+// checkpoint does not name follow, each of them once.
 func TestPushedRecordsThatARestoredCutDoesNotNameFollowIt(t *testing.T) {
 	for _, model := range []string{Replicated, Private} {
 		for _, c := range []struct {
@@ -117,10 +117,10 @@ func TestWhatLandedBeforeARestoreOnAnEmptyMasterFollowsTheCut(t *testing.T) {
 	}
 }
 
-// The landing of a checkpoint is lost. Under on_loss: stop that is said at once, whichever
-// comes first, the restore or the partitions of the new landing. Under continue what the cut
-// has stays, its holes can be granted (the reader finds that they are lost), and new records
-// come.
+// The landing of a checkpoint is lost. With on_loss: stop the dataset stops at once,
+// whichever comes first: the restore, or the partitions of the new landing. With continue,
+// the records of the cut stay settled, its holes can be granted (the reader finds that they
+// are lost), and new records come.
 func TestTheLandingOfARestoredCutIsLost(t *testing.T) {
 	w := pushedWorld(t, Replicated)
 	w.lands(0, 4, 10)

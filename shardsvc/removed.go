@@ -8,12 +8,12 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// To remove a checkpoint, one drops its cut first and deletes its files after that. In
+// To remove a checkpoint, a program first drops its cut and then deletes its files. In
 // between, another process may find the manifest whole and go back to it. The cut would
 // then be bound, and its files gone. So there are two rules. Nobody goes back by name to a
 // cut that was given up. And a cut that somebody went back to is not given up before a
-// newer one is bound. A newest restore may fall back to a cut that was given up, if
-// nothing newer verifies: retention leaves such checkpoints alone.
+// newer one is bound. A newest restore may fall back to a cut that was given up, if nothing
+// newer verifies: retention leaves such checkpoints alone.
 
 // removedKept is how many cuts that were given up are remembered. Their files are deleted
 // right after the drop.

@@ -34,10 +34,10 @@ func (ck replicated) enter(a *agent, r *rank, j *Join, newcomer bool, at made) (
 		ck.group.refuseOlder(a, j, fmt.Sprintf("a newer group of %d has joined since this process of a group of %d was started", ck.group.world(), world))
 		return again, false
 	case world != ck.group.world():
-		ck.group.giveWay(fmt.Sprintf("a group of %d came, this one has %d", world, ck.group.world()))
+		ck.group.giveWay(fmt.Sprintf("a group of %d ranks came, this one has %d", world, ck.group.world()))
 		return ck.startGeneration(world, j.Resume), true
 	case j.Resume == ResumeStart && ck.choice != 0:
-		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start the whole group alike", ck.restored))
+		ck.group.refuseJoin(a, j, fmt.Sprintf("resume=start, but the others went back to step %d: start all ranks in the same way", ck.restored))
 		return again, false
 	case j.Resume == ResumeStart && ck.phase == restoreFree:
 		ck.phase, ck.jobDirty = restoreDone, true
@@ -51,7 +51,7 @@ func (ck replicated) startGeneration(world uint32, resume Resume) (again comesAg
 	switch keeps := ck.keeps(nil); {
 	case !ck.hasPast():
 		if resume == ResumeStart {
-			ck.phase = restoreDone // who says so fixes the choice
+			ck.phase = restoreDone // this fixes the choice
 		}
 	case resume == ResumeStart || resume == ResumeDefault && !keeps:
 		again = ck.choose(nil, &target{})
@@ -140,15 +140,16 @@ func (ck replicated) bound(k *keptCut) {
 	ck.ledger.bindDrops(func() *lines { return ck.linesOf(k) })
 }
 
-// unreadable says who cannot read a cut's checkpoint from memory; empty: all can. wait says
-// that some have not told yet. The ranks may be on several nodes, and each has its own memory.
-// So a cut in memory counts if every rank can read it.
+// unreadable names a rank that cannot read a cut's checkpoint from memory; empty: all can.
+// wait says that a rank has not told yet which checkpoints it can read. The ranks may be on
+// several nodes, and each has its own memory. So a cut in memory counts if every rank can
+// read it.
 func (ck *checkpoints) unreadable(id uint64) (why string, wait bool) {
 	for no := range ck.group.world() {
 		p := ck.process(no)
 		switch {
 		case p == nil || !p.tells:
-			return fmt.Sprintf("rank %d has not told yet what lies in memory for it", no), true
+			return fmt.Sprintf("rank %d has not said yet which checkpoints it can read from memory", no), true
 		case !slices.Contains(p.readable, id) && why == "":
 			why = fmt.Sprintf("rank %d has no copy of it in memory", no)
 		}
@@ -179,7 +180,7 @@ func (ck replicated) answered(w *worker, call uint64, _ *RestoreCall) (done, mov
 
 func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
 	again = ck.goBackAll(t, k)
-	if ck.phase = restoreDone; !fresh { // else the start is where all are
+	if ck.phase = restoreDone; !fresh { // else all ranks are at the start already
 		ck.awaitRanks()
 	}
 	ck.restoredTo(t, func(x *rank) bool { return x.joinedIn() == ck.generation })

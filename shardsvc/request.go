@@ -199,8 +199,9 @@ func (lg *ledger) tell(d *dataset, whole standing) {
 	})
 }
 
-// ended: all of d is settled. A rank that was told END of a virtual rank before had to go
-// on reporting steps, as the others did; from now on nothing of it is missing.
+// ended is called when all of d is settled. A rank that was told END of its virtual rank
+// before still had to report steps, as the others did. From now on it counts as having
+// reported all steps.
 func (lg *ledger) ended(d *dataset) {
 	if d.done {
 		return
@@ -215,8 +216,8 @@ func (lg *ledger) ended(d *dataset) {
 	}
 }
 
-// endedAll: w was told END. If it holds nothing and asks for nothing else, it counts as
-// having reported all steps.
+// endedAll is called when w was told END. If w holds nothing and asks for nothing else, it
+// counts as having reported all steps.
 func (lg *ledger) endedAll(w *holder) {
 	if w.waiting == 0 && w.leases == nil && w.account.newest == w {
 		lg.setEnded(w.account, true)
@@ -244,8 +245,8 @@ func (lg *ledger) grant(l *lease, id uint64) {
 	r.PieceLo, r.PieceHi = lo, hi
 }
 
-// allOut says whether every planned record of a dataset, or of one virtual rank of it, is
-// settled or leased, so that only records that come back can be granted.
+// allOut says whether every record of a dataset, or of one virtual rank of it, is settled
+// or leased. Then only records that come back can be granted.
 func (lg *ledger) allOut(id DatasetID, virtual uint32) bool {
 	d := lg.dataset(id)
 	if d == nil || !d.partsAll {

@@ -11,7 +11,8 @@ import (
 
 const restoreDeadline = 600 * Second
 
-// target is what one goes back to: a kept cut, a foreign one, or the start.
+// target is what a restore or a rewind goes back to: a kept cut, a foreign one, or the
+// start.
 type target struct {
 	kept    *keptCut
 	foreign *cut.Cut
@@ -105,8 +106,8 @@ func (ck *checkpoints) resolves(id uint64) bool {
 	return k != nil && k.resolving
 }
 
-// answered answers a call whose choice was made already, for the generation or for this
-// process, or for which it is too late.
+// answered answers a call that comes too late, or whose choice was made already for the
+// generation or for this process.
 func (ck *checkpoints) answered(w *worker, call uint64, k *RestoreCall) bool {
 	r := w.rank
 	if done, moved := ck.kind.answered(w, call, k); done || !moved {
@@ -222,14 +223,14 @@ func (ck *checkpoints) failedPaths(r *rank, failed []uint64) string {
 	return strings.Join(paths, ", ")
 }
 
-// cannotVerify says what to do when no bound checkpoint verifies. Nothing is given up
-// unasked.
+// cannotVerify says what to do when no bound checkpoint verifies. The master gives up no
+// checkpoint by itself.
 func (ck *checkpoints) cannotVerify(r *rank, failed string) string {
-	whose, again := "the checkpoints", "all that was acked comes again"
+	whose, again := "bound checkpoints", "all acked records come again"
 	if ck.ownerOf(r) != cut.Group {
-		whose, again = fmt.Sprintf("the checkpoints of rank %d", r.no), fmt.Sprintf("the records that rank %d had acked come again, for all ranks", r.no)
+		whose, again = fmt.Sprintf("bound checkpoints of rank %d", r.no), fmt.Sprintf("the records that rank %d had acked come again, for all ranks", r.no)
 	}
-	return whose + " that are bound do not verify there: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
+	return "none of the " + whose + " verifies: " + failed + ". Bring them back, or say resume=start (HEADRACE_RESUME=start) to begin again without them: " + again
 }
 
 // choose goes back to t, all in one Step. It returns what is pending again.
@@ -281,7 +282,7 @@ func (ck *checkpoints) keepForeign(t *target) *keptCut {
 		k.state, report = cutReturned, ReportCutMemory
 	}
 	if k.rank == cut.Group {
-		ck.epoch = max(ck.epoch, own.Epoch) + 1 // what is frozen from now on is newer
+		ck.epoch = max(ck.epoch, own.Epoch) + 1 // cuts that are frozen from now on are newer
 	}
 	ck.addCut(k, own)
 	ck.isBack(k.id)

@@ -26,10 +26,10 @@ func (ck *checkpoints) voidAfter(r *rank, k *keptCut, foreign bool) {
 	}
 }
 
-// overlaps says whether x must be voided when one goes back to a foreign cut that lies at
-// want. x is older by epoch and step, but it has records that are neither in the foreign cut
-// nor excluded, and those are given out again. Epochs and steps order all cuts of a group
-// that trains in step.
+// overlaps says whether x must be voided when the job goes back to a foreign cut that lies
+// at want. x is older by epoch and step, but it has records that are neither in the foreign
+// cut nor excluded, and those are given out again. Epochs and steps order all cuts of a
+// group that trains in step.
 func (ck *checkpoints) overlaps(x *keptCut, want *lines) bool {
 	if ck.model.inStep || !x.state.kept() {
 		return false

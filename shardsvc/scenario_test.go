@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// TestScenarios replays testdata/*.txt: each command is one Step (or a few), its
-// transcript is what came out. `go test -run TestScenarios -rewrite` records.
+// TestScenarios replays testdata/*.txt. Each command is one Step, or a few; its transcript
+// is the result. `go test -run TestScenarios -rewrite` records the transcripts.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &script{}
@@ -205,7 +205,7 @@ func (s *script) event(t *testing.T, line string) Event {
 		return &PartitionsListed{Dataset: ds}
 	case "segments":
 		ev := &AddSegments{Partition: part, Complete: a.has("complete")}
-		for _, v := range a.list("segs") { // id:start-end, ~ behind it: not sealed
+		for _, v := range a.list("segs") { // id:start-end; ~ at its end: not sealed
 			var g sources.Segment
 			if _, err := fmt.Sscanf(v, "%d:%d-%d", &g.ID, &g.Start, &g.End); err != nil {
 				t.Fatal(v, err)
@@ -245,8 +245,8 @@ func (s *script) event(t *testing.T, line string) Event {
 	return nil
 }
 
-// message: `msg agent` speaks on the agent's session, at a time of its node's clock if
-// it says when it is sent; each line is one part.
+// message reads `msg agent`, a message on the agent's session. It may say when it was sent,
+// by the clock of the agent's node. Each line is one part of the message.
 func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 	name := d.CmdArgs[0].Key
 	m := &Message{SentAt: args{t, d.CmdArgs}.time("sent", 0)}
@@ -371,7 +371,7 @@ type args struct {
 	args []datadriven.CmdArg
 }
 
-// gone: what each cut needs, and the start, and is deleted.
+// gone prints, for each cut and for the start, the deleted input that going back needs.
 func (s *script) gone(out *bytes.Buffer, a args) {
 	all := []Deletion{a.deletion()}
 	for _, k := range s.w.core.Cuts() {
@@ -445,7 +445,7 @@ func (a args) time(key string, def Time) Time {
 	return Time(d)
 }
 
-// numbers are those that a list says.
+// numbers parses a list of numbers.
 func numbers[N uint32 | uint64](t testing.TB, list []string) (all []N) {
 	for _, v := range list {
 		n, err := strconv.ParseUint(v, 10, 32)

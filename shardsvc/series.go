@@ -32,9 +32,9 @@ type series struct {
 	no         uint32
 	generation uint32
 	virtual    bool              // its members are virtual ranks
-	reader     []uint32          // who reads each member's stream: a rank, or nobody yet
-	told       []rounds.Decision // to each member
-	heardOn    []Session         // each member's newest report came on it
+	reader     []uint32          // of each member: the rank that reads its stream, or nobody yet
+	told       []rounds.Decision // of each member: what it was told last
+	heardOn    []Session         // of each member: the session of its newest report
 	due        bool
 	spread     uint32 // the last round whose rows were spread
 	drop       bool   // what is left at its end is dropped
@@ -114,8 +114,9 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 	}
 }
 
-// lastRounds takes what a message says of the rounds of a process that leaves with it, if it has
-// stepped the last one. A new master hears both at once, and afterwards nobody says it again.
+// lastRounds takes the round reports of a process that leaves in the same message, if it
+// has stepped the last round. A new master hears both at once, and nobody repeats such a
+// report later.
 func (gr *group) lastRounds(a *agent, m *Message, worker uint32) {
 	for i := range m.Rounds {
 		if k := &m.Rounds[i]; k.Worker == worker && k.Done {
@@ -124,7 +125,7 @@ func (gr *group) lastRounds(a *agent, m *Message, worker uint32) {
 	}
 }
 
-// noRounds says why the job has none, or why that stream takes part in none.
+// noRounds says why the job has no rounds, or why that stream takes part in none.
 func (gr *group) noRounds(k *RoundReport) string {
 	virtual := gr.ledger.virtualRanks(k.Dataset)
 	switch {
@@ -259,12 +260,13 @@ func (s *series) allDone(step int64) (any bool) {
 	return any
 }
 
-// dropsUnknown says that a master that began to know all processes at a time may not know yet
-// what is to be dropped: a rank has not said how far it is. A rank that has closed its stream
-// never says so to a new master and a new agent, so one TTL is enough.
+// dropsUnknown says whether this master may not know yet which rows must be dropped,
+// because a rank has not reported how far it is. since is when this term knew all
+// processes; 0: it did from its start. A rank that has closed its stream never reports to a
+// new master and a new agent, so it is waited for one TTL at most.
 //
-// Nor may a cut be frozen while all ranks have stepped the last round and acks of it are on
-// their way: what is dropped at its step would be missing in the cut.
+// Nor is it known while all ranks have stepped the last round and acks of it are on their
+// way: a cut that is frozen now would lack the rows that are dropped at its step.
 func (gr *group) dropsUnknown(since Time) bool {
 	for _, s := range gr.series {
 		if !s.dropsDue() {
@@ -321,8 +323,8 @@ func (s *series) leavers() {
 	}
 }
 
-// awaitsRound says whether w has its batch of the next round and another rank has not. It
-// can make no progress then.
+// awaitsRound says whether w has its batch of the next round and another rank has not. Then
+// w can make no progress.
 func (gr *group) awaitsRound(w *worker) bool {
 	return slices.ContainsFunc(gr.series, func(s *series) bool {
 		missing := s.Missing()

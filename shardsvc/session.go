@@ -52,7 +52,7 @@ func (a *agent) holder(number uint32) *holder {
 	return nil
 }
 
-// hello opens or resumes a session. It is false if the agent was turned away.
+// hello opens or resumes a session. It returns false if the agent was turned away.
 func (gr *group) hello(m *Message) bool {
 	h := m.Hello
 	if m.Session == 0 || gr.sessions[m.Session] != nil {
@@ -162,8 +162,9 @@ func (gr *group) sessionDue(a *agent) {
 	gr.expire(a)
 }
 
-// expire ends an agent's session. Its trainers are lost with it, or LostAfter decides: they
-// have ended themselves by now, and what they had stepped lies on their node.
+// expire ends an agent's session. Its trainers are lost with it, unless LostAfter is
+// longer: they have ended themselves by now, but steps that the master has not heard of may
+// lie on their node.
 func (gr *group) expire(a *agent) {
 	if !a.expired {
 		gr.ledger.report(Report{Kind: ReportExpired, Agent: a.name})
@@ -171,7 +172,7 @@ func (gr *group) expire(a *agent) {
 	a.expired = true
 	gr.closeSession(a, CloseExpired, "the session expired: nothing was heard for its TTL")
 	for _, w := range slices.Clone(a.workers) {
-		if w.gone() { // the end of the generation took it
+		if w.gone() { // it went with its generation
 			continue
 		}
 		if lost := a.lastHeard + gr.cfg.LostAfter; gr.now < lost {
@@ -212,8 +213,8 @@ func (gr *group) checkRecovery() {
 	gr.recovered()
 }
 
-// recoveryDue ends the wait of a new term after one TTL. An agent or process that is not
-// back is lost.
+// recoveryDue ends the wait of a new term after LostAfter (one TTL, unless it is set
+// longer). An agent or process that is not back by then is lost.
 func (gr *group) recoveryDue() {
 	if !gr.recovering {
 		return

@@ -61,7 +61,7 @@ func appendSettledHead(b []byte, units *[line.Kinds]int64, records *cut.Tally, l
 	return appendUint(appendPlace(b, low), ranges)
 }
 
-// runVersion of `a` has several pieces.
+// runVersion of `a` added runs of several pieces.
 const runVersion = 3
 
 // ackValue is `a`: settled pieces, each of which begins where the one before it ends. Each
@@ -136,7 +136,8 @@ func decodeTries(b []byte) (v triesValue, err error) {
 	return v, d.done()
 }
 
-// columnVersion of `x` has a column. Older binaries read all others.
+// columnVersion of `x` added the column. It is written only where there is one, so older
+// binaries read all others.
 const columnVersion = 2
 
 // exclusionValue is `x`.
@@ -185,7 +186,8 @@ func decodeDrop(b []byte) (v dropValue, err error) {
 	return v, d.done()
 }
 
-// formVersion of `b` has a form. Older binaries read all others.
+// formVersion of `b` added the form. It is written only where there is one, so older
+// binaries read all others.
 const formVersion = 2
 
 // letterValue is `b`: a dead letter that is not written yet where its dataset wants it.

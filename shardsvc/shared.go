@@ -20,9 +20,9 @@ func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again
 	must := false
 	switch {
 	case ck.noCuts() != "":
-	case ck.recovering && len(ck.group.processes()) == 0: // others may come back
+	case ck.recovering && len(ck.group.processes()) == 0: // other processes may come back
 		must = j.Resume == ResumeStart || j.Resume == ResumeBound
-	case slices.ContainsFunc(ck.group.processes(), ck.trains): // or did, and are dead
+	case slices.ContainsFunc(ck.group.processes(), ck.trains): // they train the model, or are dead and the master does not know it yet
 		must = j.Resume == ResumeStart
 	case len(ck.group.processes()) > 0:
 	case j.Resume == ResumeStart:

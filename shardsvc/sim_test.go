@@ -65,7 +65,7 @@ type simTrainer struct {
 	call       uint64
 	restoring  uint64 // its call
 	since      Time   // its first call, if that was told to come again
-	calling    bool   // and whether it waits for the answer, over reconnects too
+	calling    bool   // it waits for the answer, over reconnects too
 	offered    uint64
 	try        uint64   // what it was told to try
 	failed     []uint64 // cuts that it was refused
@@ -112,7 +112,7 @@ func (s *sim) fail(err error) {
 	}
 }
 
-// step gives the core an event. lose: the master dies before the commit.
+// step gives the core an event. With lose, the master dies before the commit.
 func (s *sim) step(ev Event, lose bool) {
 	w := s.w
 	w.fx.Reset()
@@ -126,7 +126,8 @@ func (s *sim) step(ev Event, lose bool) {
 	s.committed(ev)
 }
 
-// committed: what came out of a Step is durable, so it is a promise, and is sent.
+// committed takes the results of a Step, which are durable. So they are promises, and are
+// sent.
 func (s *sim) committed(ev Event) {
 	w := s.w
 	commit(w.store, w.fx.Puts)
@@ -144,7 +145,7 @@ func (s *sim) committed(ev Event) {
 		s.cutReport(r)
 	}
 	for _, r := range replies {
-		if r.Kind == ReplyRevoke { // who restores uses none of its rows
+		if r.Kind == ReplyRevoke { // a process that restores uses none of its rows
 			s.revoked(r.Token)
 		}
 	}
@@ -162,7 +163,7 @@ func (s *sim) committed(ev Event) {
 	}
 }
 
-// crash: the master dies and starts again from what was committed.
+// crash kills the master and starts it again from what was committed.
 func (s *sim) crash() {
 	for _, a := range s.agents {
 		a.session = 0

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The cuts of the simulation: a storage that keeps every manifest that was written,
-// by whomever, and what the oracle says is in each cut.
+// cutSim has the cuts of the simulation: a storage that keeps every manifest that any
+// process wrote, and the records of each cut, as the oracle knows them.
 type cutSim struct {
 	cuts      []*simCut
 	nextCut   uint64
@@ -28,7 +28,7 @@ type cutSim struct {
 	untold      map[uint64]oracle.Set // of all cuts that ever were
 	vague       bool                  // something is excluded that a restored cut has
 	captured    map[uint64]oracle.Set // shared: the model as the saver copied it while yields were held, by cut
-	wiped       bool                  // the master knows nothing: who starts restores first
+	wiped       bool                  // the master knows nothing: a process that starts restores first
 }
 
 type simCut struct {
@@ -42,7 +42,7 @@ type simCut struct {
 	body  *cut.Cut
 }
 
-// after: k holds what x does, and more.
+// after says whether k holds all records of x, and more.
 func (k *simCut) after(x *simCut) bool {
 	if k.rank == x.rank && k.life == x.life && k.life != 0 && k.step != x.step {
 		return k.step > x.step
@@ -131,7 +131,7 @@ func (s *sim) foreign(id uint64) *simCut {
 	return k
 }
 
-// superseded: what is in k is in a newer bound cut of its rank already.
+// superseded says whether a newer bound cut of its rank has all records of k.
 func (s *sim) superseded(k *simCut) bool {
 	return slices.ContainsFunc(s.cuts, func(x *simCut) bool { return x.rank == k.rank && x.state == CutBound && x != k && x.after(k) })
 }
@@ -151,7 +151,8 @@ func (s *sim) floor(rank uint32) int64 {
 	return best.step
 }
 
-// frozen: the core's cut holds what the oracle's does, now and for ever.
+// frozen checks that the core's cut has the records that the oracle has for it. They never
+// change.
 func (s *sim) frozen(r Report) {
 	body, ok := s.w.core.CutBody(r.Cut)
 	if !ok {
@@ -284,7 +285,8 @@ func (s *sim) someAsk() {
 	s.call(t, CutCall{Ask: k})
 }
 
-// someSave: somebody, perhaps one that is fenced since, renames its manifest.
+// someSave lets a process write its manifest. It may have been fenced since it asked for
+// the cut.
 func (s *sim) someSave() {
 	if k := s.someCut(); k != nil && k.state != CutCarried && k.state != CutBound {
 		s.manifests[k.id] = k.body
@@ -305,8 +307,8 @@ func (s *sim) someBind() {
 	}
 }
 
-// someDrop: a save attempt ended, or retention removes a checkpoint: unbound
-// first, then its manifest, sometimes.
+// someDrop ends a save attempt, or has retention remove a checkpoint: it unbinds the cut
+// and then, not always, removes the manifest.
 func (s *sim) someDrop() {
 	k, t := s.someCut(), s.some()
 	if k == nil || t == nil || k.state == CutVoided {
@@ -319,8 +321,9 @@ func (s *sim) someDrop() {
 	}
 }
 
-// loseMemory: a node's memory is gone, or its slot is used again. It is not while a group goes
-// back to that cut: a rank whose node is lost then is lost too, and so is the generation.
+// loseMemory loses a node's memory, or uses a slot again. It does not do so while a group
+// goes back to that cut: a rank whose node is lost then is lost too, and with it the
+// generation.
 func (s *sim) loseMemory() {
 	k := s.someCut()
 	if c := s.w.core; k != nil && !(c.phase == restoreWaits && c.choice == k.id) {
@@ -433,7 +436,7 @@ func (s *sim) someRewind() {
 	s.t.Fatalf("a rewind that its dry run allowed was not made")
 }
 
-// loseAll: the master's disk is gone. What was in no manifest is in no model.
+// loseAll loses the master's disk. Records that were in no manifest are in no model then.
 func (s *sim) loseAll() {
 	if s.live || s.opt.Shuffle || rapid.IntRange(0, 2).Draw(s.t, "really") > 0 {
 		return // the book knows partitions by number: none may be made anew

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// simDeletions: somebody asks what a rewind would miss if the source had deleted
-// the beginnings of some segments.
+// simDeletions asks what a rewind would miss if the source had deleted the beginnings of
+// some segments.
 type simDeletions struct {
 	s   *sim
 	all []Deletion
@@ -73,7 +73,8 @@ func (d *simDeletions) hold(body *cut.Cut) {
 	}
 }
 
-// missed compares, after the rewind, what its dry run said of it with what is open.
+// missed compares, after the rewind, the records that its dry run said would be gone with
+// the deleted records that are open.
 func (d *simDeletions) missed(g Gone) {
 	s, want, got := d.s, oracle.Set{}, oracle.Set{}
 	for _, x := range d.all {

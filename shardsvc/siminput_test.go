@@ -51,8 +51,8 @@ func (s *sim) apply() {
 	s.step(&PartitionsListed{Dataset: 1}, false)
 }
 
-// applyAgain: discovery finds the same, on an empty master; the partitions perhaps
-// only after a cut made them.
+// applyAgain has discovery find the same input on an empty master. It may find the
+// partitions only after a cut has made them.
 func (s *sim) applyAgain() {
 	s.apply()
 	for part := uint32(1); part <= 2; part++ {

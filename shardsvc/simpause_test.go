@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The yields of a shared model's trainers are paused while one of them saves. The
-// records in the model when the saver copies it are exactly the records of its cut.
+// The yields of a shared model's trainers are paused while one of them saves. The records
+// in the model when the saver copies it are exactly the records of its cut.
 
 type simPause struct {
 	paused uint64 // it was told to pause, for this cut
@@ -65,7 +65,7 @@ func (s *sim) sayPaused(t *simTrainer) {
 	s.send(t.agent, m)
 }
 
-// exactSave goes all the way, with something in between at times.
+// exactSave makes a whole exact save. Sometimes another event comes in between.
 func (s *sim) exactSave() {
 	s.team()
 	for _, t := range slices.Clone(s.trainers) {
@@ -143,7 +143,8 @@ func (s *sim) someExactAsk() {
 	s.call(t, CutCall{Ask: k})
 }
 
-// exactAsCaptured: what is in an exact cut is what was in the model when it was copied.
+// exactAsCaptured checks that an exact cut has the records that were in the model when it
+// was copied.
 func (s *sim) exactAsCaptured(k *simCut, body *cut.Cut) {
 	if s.model != Shared || !body.Exact {
 		return
@@ -165,8 +166,8 @@ var exactCuts int
 // saved exactly. docs/CUTS.md: "a cut of a shared model is exact when nothing
 // changed the model between its last ack and the capture of the state".
 func TestAnExactCutIsTheModelWhateverBreaks(t *testing.T) {
-	// A short run draws 20 worlds, which may all be without an exact cut: then more are
-	// drawn. Only a defect comes to the end of 200 such runs.
+	// A short run draws 20 worlds. If none of them has an exact cut, more are drawn.
+	// Without a defect, this never takes 200 runs.
 	before := exactCuts
 	for runs := 0; runs == 0 || exactCuts == before; runs++ {
 		if runs == 200 {

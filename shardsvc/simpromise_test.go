@@ -6,7 +6,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// What the core answers is promised: the oracle keeps it, and agents and trainers get it.
+// Every answer of the core is a promise: the oracle keeps it, and agents and trainers get
+// it.
 
 // acksOf are the acks in a message.
 func acksOf(ev Event) []Ack {
@@ -33,7 +34,7 @@ func (s *sim) promiseAck(r Reply, said []Ack) {
 	}
 }
 
-// sameUnits: the book and the core count the same.
+// sameUnits checks that the book and the core count the same units.
 func (s *sim) sameUnits() {
 	for _, d := range s.w.core.Datasets() {
 		if n := s.book.Settled(); d.Counts.Settled != n {
@@ -43,7 +44,7 @@ func (s *sim) sameUnits() {
 	}
 }
 
-// promise tells the oracle what the core committed, delivered or not.
+// promise tells the oracle of an answer that is committed, whether or not it is delivered.
 func (s *sim) promise(r Reply, pieces []Piece) {
 	switch r.Kind {
 	case ReplyJoin:

@@ -6,10 +6,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The records of the simulation: the oracle knows at each unit whether there is one,
-// and of when; agents tell it with most acks, and the core adds it up.
+// The records of the simulation: the oracle knows for each unit whether a record begins
+// there, and its time. Agents tell the core with most acks, and the core adds them up.
 
-// ackOf is an ack with the records that it is of. Some agents do not count, some
+// ackOf returns an ack with the number of its records. Some agents do not count, and some
 // are wrong about where their last ack ended.
 func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
 	k := Ack{Token: l.token, Prefix: prefix, Step: step, From: l.said}
@@ -26,7 +26,7 @@ func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
 	return k
 }
 
-// sameRecords: what the core has added up is what there is.
+// sameRecords checks that the core has added up the records that there are.
 func (s *sim) sameRecords(got cut.Tally) {
 	if s.vague { // a cut has records of units that are excluded
 		return
@@ -50,7 +50,7 @@ func merge(a, b oracle.Count) oracle.Count {
 	return oracle.Count(t)
 }
 
-// counts: a cut knows its records, of each partition.
+// counts checks that a cut has the number of its records, for each partition.
 func (s *sim) counts(k *simCut, body *cut.Cut) {
 	if s.vague {
 		return
@@ -77,9 +77,9 @@ func (s *sim) counts(k *simCut, body *cut.Cut) {
 	}
 }
 
-// sameBack: so much, and so many records, are pending again. Where a cut that is
-// restored has more than there was, nobody counts the records; nor where some are
-// untold (mixed), which others of the same units may be in another cut.
+// sameBack checks how many units and records are pending again. Nobody knows the number of
+// records in two cases: the restored cut has units that were not settled before; or some
+// units are untold (mixed), because a cut may have counted others of the same units.
 func (s *sim) sameBack(r Report, n oracle.Back, more int64, mixed bool) {
 	if n.Units != r.Units {
 		s.t.Fatalf("%s; the oracle says %d", r.text(), n.Units)

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// bit_exact in the simulation: the two partitions are two virtual ranks of one
-// partition of the source.
+// bit_exact in the simulation: the two partitions are two virtual ranks of one partition of
+// the source.
 
 func (s *sim) beVirtual() {
 	s.opt.Strict, s.opt.Shuffle, s.opt.VirtualRanks = true, true, 2
@@ -46,8 +46,8 @@ func (s *sim) someVirtual() uint32 {
 	return v
 }
 
-// reader says which virtual rank reads a unit, from 1, by the definition: block i
-// of the order is that of virtual rank i mod V.
+// reader returns the virtual rank that reads a unit, from 1, by the definition: block i of
+// the order belongs to virtual rank i mod V.
 func (s *sim) reader(pass uint32, segment, offset int64) uint32 {
 	blocks, block := int64(0), int64(-1)
 	for id := range s.segments {
@@ -64,7 +64,7 @@ func (s *sim) reader(pass uint32, segment, offset int64) uint32 {
 	return uint32(at%uint64(s.opt.VirtualRanks)) + 1
 }
 
-// ofItsVirtualRank: a request is granted what its virtual rank reads, and nothing else.
+// ofItsVirtualRank checks that a request is granted only records of its virtual rank.
 func (s *sim) ofItsVirtualRank(request uint64, l *simLease) {
 	if s.opt.VirtualRanks == 0 {
 		return
@@ -82,7 +82,8 @@ func (s *sim) ofItsVirtualRank(request uint64, l *simLease) {
 	}
 }
 
-// endTold: END is told when all is settled: of a virtual rank, all that it reads.
+// endTold checks that END comes only when everything is settled; for a virtual rank,
+// everything that it reads.
 func (s *sim) endTold(request uint64) {
 	if s.opt.VirtualRanks == 0 {
 		s.fail(s.book.Done())
@@ -95,8 +96,8 @@ func (s *sim) endTold(request uint64) {
 	s.ended = s.book.Done() == nil
 }
 
-// The whole input is dealt out, whatever V: each block to one virtual rank, in the
-// order of the pass.
+// Whatever V is, each block of the input is dealt out to one virtual rank, in the order of
+// the pass.
 func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint32Range(1, 9).Draw(t, "virtual ranks")

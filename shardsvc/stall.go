@@ -31,9 +31,8 @@ func (lg *ledger) watchStall(w *holder) {
 // that has come. If the deadline has moved meanwhile, it is watched again.
 //
 // A holder whose rows nobody waits for may stand still for as long as it likes: a person
-// may be thinking in front of a notebook. Its time counts from when
-// somebody waits. waits: it waits for others itself. awaited: others wait for it in another
-// way than for rows.
+// may be thinking in front of a notebook. Its time counts from when somebody waits. waits:
+// it waits for others itself. awaited: others wait for it, though not for its rows.
 func (lg *ledger) stalled(w *holder, at Time, waits, awaited bool) bool {
 	if w.stallAt != at {
 		return false

@@ -25,7 +25,7 @@ const (
 	groupEnded    // its generation has ended
 	noVirtualRank // the dataset is bit_exact, and it names none of its virtual ranks
 
-	ofProcess     // bounds those that hold for all datasets: such a request is parked
+	ofProcess     // bounds the reasons that hold for all datasets: a request with one of those is parked
 	mustRestore   // its process, or another one of its group, restores first
 	joinedInPause // its process joined while yields are paused for a save
 )
@@ -55,7 +55,8 @@ func (y why) state() State {
 	return Wait
 }
 
-// standing of a request for rows of d; nil: of one that any process could make.
+// standing returns how a request for rows of d stands. With nil it returns how a request of
+// any process would stand.
 func (lg *ledger) standing(d *dataset, r *request) standing {
 	settled, drained := d.unsettled == 0, d.undrained == 0
 	if r != nil {

@@ -24,15 +24,15 @@ type victim struct {
 	backlog int64  // units it holds in that input
 	rate    float64
 	slow    bool
-	behind  bool // on a live input: what lies below head is more than a lease's worth
+	behind  bool // on a live input: it has more records below head than it can read in the time of one lease
 }
 
 // finish is how long the victim needs for all it holds.
 func (v *victim) finish() float64 { return float64(v.backlog) / v.rate }
 
-// scan asks holders for tails of their leases, so that the waiting processes and they
-// finish together. On a live input it asks only holders that are slow, that fall behind,
-// or that lead in more partitions than the process that waits.
+// scan asks holders for tails of their leases, so that they and the waiting processes
+// finish together. On a live input it asks only holders that are slow, that fall behind, or
+// that lead in more partitions than the process that waits.
 func (lg *ledger) scan(d *dataset) {
 	d.nextScan = lg.now + scanPeriod
 	if lg.leveling(d) {
@@ -100,7 +100,7 @@ func (lg *ledger) findVictims(d *dataset, mean [inputs]float64, rounds bool) {
 	}
 }
 
-// askedIn is the input of the newest lease of w that it could be asked for a part of.
+// askedIn returns the input of w's newest lease of which a part could be asked for.
 func (lg *ledger) askedIn(d *dataset, w *holder) (in input) {
 	if !d.opt.hasBackfill() {
 		return fromSource

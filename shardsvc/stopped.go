@@ -49,9 +49,9 @@ func (lg *ledger) nameLoss(d *dataset, r lostRange) {
 	}
 }
 
-// lost adds a range, joined with those that it touches. The joined range
-// takes the reason of the part at its end. It covers all of the range, because sources delete
-// from the beginning on.
+// lost adds a range, joined with those that it touches. The joined range takes the reason
+// of the part at its end, because sources delete from the beginning: that reason holds for
+// all of it.
 func (d *dataset) lost(r lostRange) {
 	all := d.losses[:0:0]
 	for _, s := range d.losses {

@@ -54,8 +54,8 @@ func TestTheReasonOfAStoppedDatasetNamesAllThatIsLost(t *testing.T) {
 	}
 }
 
-// What a source deletes bit by bit is one excluded range, and its reason is the one that
-// is about all of it: the last one.
+// A source that deletes bit by bit makes one excluded range. Its reason is the last one,
+// because that is about all of it.
 func TestTheReasonOfAnExcludedRangeIsAboutAllOfIt(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, GoOnAfterLoss: true, Unit: sources.Records}})

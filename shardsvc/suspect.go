@@ -2,11 +2,11 @@ package shardsvc
 
 import "github.com/headrace/headrace/shardsvc/line"
 
-// With on_crash: isolate a record that crashes its trainer is found and excluded. What a
-// trainer had in hand, not stepped, when it crashed is suspect, unless another trainer had
-// failed before it (followers.go). It is handed out again as
-// batches of one record, each alone in its trainer's hands. A record that crashes two
-// trainers that way is excluded, by a reader that reports it as bad with its bytes.
+// With on_crash: isolate, a record that crashes its trainer is found and excluded. When a
+// trainer crashes, the records that it had in hand and had not stepped are suspect, unless
+// another trainer had failed before it (followers.go). They are handed out again as batches
+// of one record, each alone in its trainer's hands. A record that crashes two trainers that
+// way is excluded, by a reader that reports it as bad with its bytes.
 //
 // The suspicion of a range is a part of its tries: it is durable, it follows the range
 // through leases, and it ends when the range is settled. Example: a trainer crashes with
@@ -21,8 +21,7 @@ func (t tries) suspicion() Suspicion { return Suspicion(t >> suspicionAt) }
 
 func (t tries) with(s Suspicion) tries { return t&^(3<<suspicionAt) | tries(s)<<suspicionAt }
 
-// told is the part of it that a holder needs to know: read the records one by one, or exclude
-// the record.
+// told is what a holder needs to know: read the records one by one, or exclude the record.
 func (s Suspicion) told() Suspicion {
 	if s == FailedAlone {
 		return Suspected

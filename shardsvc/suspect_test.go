@@ -102,7 +102,7 @@ func TestOnlyWhereItWasAskedForACrashMakesSuspects(t *testing.T) {
 	}
 }
 
-// What a Leave says of other ranges than those that are pending again changes nothing.
+// A Leave that names ranges which are not pending again changes nothing.
 func TestSuspectsThatAreNotPendingAreIgnored(t *testing.T) {
 	w := newCrashWorld(t, true)
 	r := w.grant()

@@ -10,8 +10,8 @@ import (
 // maxRows bounds the rows that an ack may claim, so that no sum of acks overflows.
 const maxRows = 1 << 40
 
-// of is the tally of the units that an ack settles: as the ack says it, if it was counted
-// and is plausible.
+// tally returns the tally of the units that an ack settles. It is the one that the ack
+// carries, if the records were counted and the tally is plausible.
 func (k *Ack) tally(l *lease, units int64) cut.Tally {
 	t := cut.Tally{Rows: k.Rows, Oldest: k.Oldest, Newest: k.Newest}
 	if !k.Told || l.line(k.From) != l.prefix || k.Rows > maxRows || t.Check(0) != nil {
@@ -53,17 +53,17 @@ func (ps *pass) tally() cut.Tally {
 // settled and are now.
 func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	now := p.tally()
-	if more > 0 || now.Untold > was.Untold { // nobody counts what is in one and not in the other
+	if more > 0 || now.Untold > was.Untold { // nobody knows the rows of the units that are in only one of the two
 		return comesAgain{units, cut.Untold(units)}
 	}
 	was.Without(now)
 	return comesAgain{units, cut.Tally{Rows: was.Rows, Untold: was.Untold}.Within(units)}
 }
 
-// tallies are the records of a cut's passes, by number. A pass that the cut does not have
-// has none. The records of all finished passes stand with the first of them, because
-// finished passes come and go together. Only their untold units are spread, because a pass
-// never has more of them than it has acked units.
+// tallies counts the records of a cut's passes, by the number of the pass. A pass that the
+// cut does not have has none. The records of all finished passes stand with the first of
+// them, because finished passes come and go together. Only their untold units are spread,
+// because a pass never has more of them than it has acked units.
 func (p *partition) tallies(q *cut.Partition, sets []line.Set) []cut.Tally {
 	all := make([]cut.Tally, len(sets))
 	if q.Done > 0 {

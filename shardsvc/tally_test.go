@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// TestRecordsOfAnOlderVersionAreUntold: stores that were written before acks told
-// of records load as they are; what they hold is untold, through restarts, cuts and
-// what goes back.
+// TestRecordsOfAnOlderVersionAreUntold: stores that were written before acks had tallies
+// still load. Their records are untold, and stay so through restarts, cuts and returns to
+// cuts.
 func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 	for model, store := range olderStores(t, "testdata/older/before_records.txt") {
 		t.Run(model, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 	}
 }
 
-// olderStores are the pairs of stores, in hex, each behind a line "model NAME".
+// olderStores reads the pairs of stores, in hex. Each store follows a line "model NAME".
 func olderStores(t *testing.T, path string) map[string]map[string][]byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func TestGoingBackCountsTheRecordsOfFinishedPasses(t *testing.T) {
 	}
 }
 
-// TestAnAckTellsOfItsOwnRecordsOnly: one that begins elsewhere than the last one
-// ended, or says what cannot be, leaves its units untold.
+// TestAnAckTellsOfItsOwnRecordsOnly: if an ack's tally does not begin where the last ack
+// ended, or is impossible, its units are untold.
 func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
 	said := Ack{Told: true, From: 0, Prefix: 10, Rows: 7, Oldest: 5, Newest: 9}
 	for name, change := range map[string]func(*Ack){

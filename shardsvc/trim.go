@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// trim does what a Trim asks of p, as far as the segments end at or before low on the line.
-// named are those that kept cuts name.
+// trim does what a Trim asks, for the segments of p that end at or before low on the line.
+// named are the segments that kept cuts name.
 func (lg *ledger) trim(p *partition, e *Trim, low int64, named map[int64]bool) {
 	for _, e := range p.excluded {
 		named[e.segment] = true
@@ -80,8 +80,8 @@ func (lg *ledger) foldSegments(p *partition, run []line.Segment) line.Segment {
 
 func trimmed(g line.Segment) bool { return g.Sealed && len(g.Locator) == 0 }
 
-// trimmedAt returns the index of the trimmed segment that a segment number was folded
-// into, or -1.
+// trimmedAt returns the index of the trimmed segment into which segment id was folded, or
+// -1.
 func (p *partition) trimmedAt(id int64) int {
 	i, there := slices.BinarySearchFunc(p.Segs, id, func(g line.Segment, id int64) int { return int(min(max(g.ID-id, -1), 1)) })
 	if there || i == len(p.Segs) || !p.Segs[i].Sealed || len(p.Segs[i].Locator) > 0 {
@@ -90,8 +90,8 @@ func (p *partition) trimmedAt(id int64) int {
 	return i
 }
 
-// trimmedAway returns where the trimmed segment ends on the line that a segment was folded
-// into, if all of it is settled. It is -1 otherwise.
+// trimmedAway finds the trimmed segment into which a segment was folded. If all of it is
+// settled, trimmedAway returns where it ends on the line, otherwise -1.
 func (ps *pass) trimmedAway(segment int64) int64 {
 	i := ps.p.trimmedAt(segment)
 	if i < 0 || ps.Order != nil || ps.done.Prefix(ps.p.Segs[i].Base) < ps.p.Segs[i].LineEnd() {

@@ -53,9 +53,9 @@ type Config struct {
 	Model string // shared | replicated | private | "" (undeclared: like shared)
 
 	SessionTTL Time  // default 5 s
-	LostAfter  Time  // shared: an agent that was not heard for so long is lost, with its trainers; default and least: SessionTTL
-	History    int64 // steps that stay apart for cuts; default 128
-	Ahead      int   // segments listed beyond the frontier below which more are asked for; default 64
+	LostAfter  Time  // shared: an agent that was not heard for so long is lost, with its trainers; SessionTTL (the default) or more
+	History    int64 // the acks of so many steps do not fold, so that a cut can be asked for at each of them; default 128
+	Ahead      int   // if fewer segments are listed beyond the frontier, more are asked for; default 64
 }
 
 func (cfg Config) withDefaults() Config {
@@ -81,8 +81,8 @@ const (
 	Private    = "private"
 )
 
-// model is what the kind of the job's model decides by a fact. What it decides by code is in
-// kind.go.
+// model has the facts in which the model kinds differ. kind.go has what each kind does by
+// code of its own.
 type model struct {
 	byStep  bool // not shared: the model goes with its processes. A cut holds what was acked up to a step
 	perRank bool // private: each rank has a model, steps and cuts of its own

@@ -7,7 +7,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// jobVersion 2 has what cuts need.
+// jobVersion 2 added the fields that cuts need.
 const jobVersion = 2
 
 // jobValue is `j`.
@@ -54,9 +54,9 @@ func decodeJob(b []byte) (v jobValue, err error) {
 	return v, d.done()
 }
 
-// datasetVersion 2 has GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
-// records, 6 Isolate, 7 a backfill, 8 DropOld. The last four are written only where one is
-// set, so that an older binary still opens the rest.
+// datasetVersion 2 added GoOnAfterLoss, 3 virtual ranks, 4 Resume, 5 the limits of bad
+// records, 6 Isolate, 7 a backfill, 8 DropOld. Versions 5 to 8 are written only for a
+// dataset that has such an option, so that an older binary can read all others.
 const datasetVersion = 8
 
 // datasetValue is `d`.
@@ -68,7 +68,7 @@ type datasetValue struct {
 }
 
 func (v *datasetValue) append(b []byte) []byte {
-	// An older version that has no field for what is not set can still read it.
+	// The version is the lowest that has a field for each option that is set.
 	limits, isolate, old := v.opt.MaxBad != 0 || v.opt.MaxBadShare != 0, v.opt.Isolate, v.opt.hasBackfill()
 	switch version := byte(datasetVersion); {
 	case v.opt.DropOld:
@@ -142,7 +142,7 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	return v, v.opt.validate()
 }
 
-// partitionVersion has a name, which recordsVersion has not.
+// partitionVersion added the name.
 const partitionVersion = recordsVersion + 1
 
 // partitionValue is `p`.
@@ -151,7 +151,7 @@ type partitionValue struct {
 	estimated, complete bool
 	done                uint32            // passes [0, done) are settled and folded away
 	units               [line.Kinds]int64 // of those passes
-	records             cut.Tally         // of those; private: of all bases
+	records             cut.Tally         // in those units; private: in the bases of all passes
 }
 
 func (v *partitionValue) append(b []byte) []byte {
@@ -212,7 +212,7 @@ func decodeSegment(b []byte) (v segmentValue, err error) {
 	return v, nil
 }
 
-// rankVersion 2 has what cuts need.
+// rankVersion 2 added the fields that cuts need.
 const rankVersion = 2
 
 // rankValue is `w`.
@@ -226,8 +226,8 @@ type rankValue struct {
 
 	ended  bool   // was told END, and has asked for nothing since
 	must   bool   // gets nothing before it restored
-	called bool   // did so in this generation, or incarnation
-	lost   bool   // private: its process is gone, what it had acked is still to come back
+	called bool   // it restored, or said start, in this generation or incarnation
+	lost   bool   // private: its process is gone, and its acks have still to become pending again
 	base   uint64 // private: the cut that it restored or bound last; 0: the start
 	choice uint64 // private: what it was answered when it restored
 }

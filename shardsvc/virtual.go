@@ -24,11 +24,11 @@ func (p *partition) named(identity string) error {
 	}
 	source, v := cut.SourceIdentity(identity, n)
 	if v < 0 {
-		return fmt.Errorf("partition %q is of none of the %d virtual ranks of a bit_exact dataset", identity, n)
+		return fmt.Errorf("partition %q belongs to none of the %d virtual ranks of a bit_exact dataset", identity, n)
 	}
 	for _, q := range p.ds.parts {
 		if q != p && q.source != source {
-			return fmt.Errorf("partition %q beside %q: a bit_exact dataset has one partition of its source", identity, q.identity)
+			return fmt.Errorf("partition %q beside %q: a bit_exact dataset reads only one partition of its source", identity, q.identity)
 		}
 	}
 	p.source, p.virtual = source, uint32(v)+1

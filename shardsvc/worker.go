@@ -31,11 +31,11 @@ type rank struct {
 	*account
 	index       int    // in order of arrival
 	incarnation uint64 // newest
-	made        made   // it; not known before it has joined in this term
+	made        made   // when that process was made; unknown before it has joined in this term
 	generation  uint32
 	process     presence
 	older       int  // processes of older incarnations that this term has heard of
-	unheard     bool // there may be more of them
+	unheard     bool // there may be more of them, which this term has not heard of
 }
 
 // agentName is the name of the agent that speaks for w, or did last.
@@ -243,7 +243,7 @@ func (gr *group) turnAway(a *agent, j *Join, why JoinRefusal, reason string) {
 // tell sends a reply to w.
 func (gr *group) tell(w *worker, r Reply) { gr.ledger.replyTo(&w.holder, r) }
 
-// tellOf sends a a reply about the process that it calls by a number.
+// tellOf sends an agent a reply about the process that it calls by a number.
 func (gr *group) tellOf(a *agent, number uint32, r Reply) {
 	r.To, r.Worker = a.session, number
 	gr.reply(r)
@@ -336,7 +336,8 @@ func (gr *group) workerEnded(w *worker, k *Leave) {
 	}
 }
 
-// leftEnds handles the end of a process whose worker has left before. It may have crashed: its socket was closed some time before its end was seen.
+// leftEnds handles the end of a process whose worker has left before. It may have crashed:
+// its socket was closed some time before its end was seen.
 func (gr *group) leftEnds(a *agent, k *Leave) {
 	for _, w := range a.workers {
 		if k.Ended && w.calledBy() == k.Worker && w.isDetached() && w.leftTo == a.incarnation {

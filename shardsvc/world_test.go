@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// world is a core with a store in memory: every Step is flushed, committed and
-// checked, and a crash loses what was not committed.
+// world is a core with a store in memory. Every Step is flushed, committed and checked. A
+// crash loses what was not committed.
 type world struct {
 	t     testing.TB
 	cfg   Config

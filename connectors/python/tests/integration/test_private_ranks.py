@@ -63,7 +63,7 @@ def test_a_private_rank_whose_only_checkpoint_is_damaged_starts_over_when_told(j
     os.truncate(os.path.join(only.folder, "state.safetensors"), 100)
     out = job.trainer(TRAINER, **settings(job, n)).ended()
     assert "CheckpointError" in out, out
-    assert "the checkpoints of rank 0 that are bound do not verify there: " + only.path in out, out
+    assert "none of the bound checkpoints of rank 0 verifies: " + only.path in out, out
     assert "HEADRACE_RESUME=start" in out, out
     out = job.trainer(TRAINER, HEADRACE_RESUME="start", **settings(job, n)).ended()
     assert "restored 0 0" in out, out + job.logs()
