@@ -188,7 +188,7 @@ type Exclusion struct {
 	Pass   uint32 `json:"pass"`
 	Piece  Piece  `json:"range"`
 	Units  int64  `json:"units"`
-	Kind   string `json:"kind"` // lost, quarantined, dead_letter, ...
+	Kind   string `json:"kind"` // truncated, bad_record, too_old
 	Reason string `json:"reason"`
 	When   int64  `json:"when"` // ms since 1970
 }

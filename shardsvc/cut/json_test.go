@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyCut is one that a core could freeze: settled ranges of a line that is cut
-// into segments, or of a shuffled one.
+// anyCut returns a cut that a core could freeze: settled ranges of a line of segments, or
+// of a shuffled line.
 func anyCut(t *rapid.T, model string) *Cut {
 	c := &Cut{ID: ID(rapid.Uint64Min(1).Draw(t, "id")), Job: "j", Model: model, Epoch: rapid.Uint32().Draw(t, "epoch"), Generation: rapid.Uint32().Draw(t, "generation"),
 		Rank: Group, Step: rapid.Int64Min(0).Draw(t, "step"), Order: rapid.Uint64Max(1<<62-1).Draw(t, "order"), WorldSize: rapid.Uint32Min(1).Draw(t, "world"), Exact: model != "shared" || rapid.Bool().Draw(t, "exact"), Datasets: []Dataset{}}

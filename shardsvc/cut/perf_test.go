@@ -21,7 +21,7 @@ func large() *Cut {
 	return &Cut{Version: Version, ID: 7, Job: "job", Model: "replicated", Rank: Group, WorldSize: 4, Step: 40, Exact: true, Datasets: []Dataset{d}}
 }
 
-// bare is as the core stores it: without names and segments.
+// bare returns a cut as the core stores it: without names and segments.
 func bare(c *Cut) *Cut {
 	b := *c
 	b.Datasets = []Dataset{c.Datasets[0]}

@@ -16,7 +16,8 @@ type Deletion struct {
 	All     bool // nothing of the segment is there, or another segment is there
 }
 
-// Input is what is gone: it is neither in the cut nor excluded, so it would be pending.
+// Input says what is gone: records that are neither in the cut nor excluded, so that they
+// would be pending.
 type Input struct {
 	Ranges  []Range // the first of them, in order of dataset, partition, pass and place
 	More    int     // ranges that are not among them
@@ -35,12 +36,12 @@ type Range struct {
 	Segment      int64
 	Start, End   int64
 	Stops        bool // the dataset stops there; else the range becomes excluded
-	All          bool // of a segment of which nothing is there
+	All          bool // nothing of its segment is there
 }
 
 const (
 	maxListed = 64      // ranges that are told one by one
-	maxLooks  = 1 << 18 // blocks and ranges that are looked at, by the only goroutine there is
+	maxLooks  = 1 << 18 // blocks and ranges that are looked at, because the core's one goroutine does it
 )
 
 // Partition is a partition as it will be after going back.
@@ -170,7 +171,7 @@ func (ps *Pass) need(from, to int64, each func(start, end int64)) {
 	}
 }
 
-// looked counts one more look. It is false once too many were made.
+// looked counts one more look. It returns false once there were too many.
 func (s *search) looked() bool {
 	if s.looks == 0 {
 		s.atLeast = true

@@ -213,8 +213,8 @@ func (s *Set) Clone() Set {
 	return Set{Low: s.Low, Above: slices.Clone(s.Above)}
 }
 
-// Spans returns all ranges of the set, from 0 on. The kind of what lies below Low is not
-// kept: it counts as Acked.
+// Spans returns all ranges of the set, from 0 on. The kinds of ranges below Low are not
+// kept: they count as Acked.
 func (s *Set) Spans() Map {
 	var m Map
 	if s.Low > 0 {

@@ -77,8 +77,8 @@ func makeVectors() shuffleVectors {
 	return v
 }
 
-// TestShuffleVectorsHold: the written permutation is the one in use. A change of
-// either would silently change the order, or the meaning, of stored state.
+// TestShuffleVectorsHold: the permutation in the file is the one in use. A change of either
+// would silently change the meaning of stored state.
 func TestShuffleVectorsHold(t *testing.T) {
 	if *writeVectors {
 		b, err := json.Marshal(makeVectors())

@@ -151,8 +151,8 @@ func (b *Book) Exclude(r Range, goesBack bool) error {
 	})
 }
 
-// Readmit notes that r is not excluded any more, because the cut that the job goes back to has it
-// in its model. Restore, which follows, settles it.
+// Readmit notes that r is not excluded any more, because the cut that the job goes back to
+// has it in its model. Restore, which follows, settles it.
 func (b *Book) Readmit(r Range) error {
 	return b.each(r, func(u *unit) error {
 		if !u.excluded {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// In no history does one rank get a round that another never gets. A world of ranks,
-// agents and a master is played at random: messages wait in queues, rows are leased,
-// stolen and given back, agents and masters end and come again, ranks join late. After
-// each event all that any rank was told to yield lies in every rank's process, and the
-// last round is the last. When the faults end, every rank yields the same rounds, with
-// every row once. Where every round is full, what is left is in none.
+// In no history does one rank get a round that another never gets. A world of ranks, agents
+// and a master is played at random: messages wait in queues, rows are leased, stolen and
+// given back, agents and masters end and come again, ranks join late. After each event,
+// every rank's process has its batches of all rounds that any rank was told to yield, and
+// no round follows the last one. When the faults end, every rank yields the same rounds,
+// with every row once. If all rounds must be full, the rest of the rows is in no round.
 func TestEitherAllRanksGetARoundOrNone(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	// Seeds that failed once: a new agent, a new master after the last round with Drop.
@@ -40,7 +40,7 @@ type history struct {
 	now     int64
 	opt     Options
 	own     bool  // each rank has rows of its own
-	pool    []int // rows that nobody was leased: of each rank, or of all ranks in the first
+	pool    []int // rows that are leased to nobody: those of each rank, or those of all ranks in the first element
 	made    int   // rows so far
 	toCome  int
 	series  *Series
@@ -213,7 +213,7 @@ func (h *history) event() {
 	}
 }
 
-// say reports what has changed, behind what was said before.
+// say reports what has changed, after the reports before it.
 func (h *history) say(r *fakeRank) {
 	if !r.joined {
 		return
@@ -273,7 +273,8 @@ func (h *history) decide() {
 	}
 }
 
-// newMaster: what was on its way is lost, and rows that nobody claims are pending.
+// newMaster ends the master. Messages on their way are lost, and rows that nobody claims
+// are pending.
 func (h *history) newMaster() {
 	h.series, h.newest, h.told = New(h.opt), make([]uint64, len(h.ranks)), make([]Decision, len(h.ranks))
 	for k, r := range h.ranks {
@@ -293,8 +294,8 @@ func (h *history) cut(k int) {
 	r.in, r.out, r.newest, r.drained, r.counted = nil, nil, 0, false, -1
 }
 
-// newAgent: what its trainer has not received is lost with the agent. The process still has
-// the leases that the agent knew, and the new agent takes them over.
+// newAgent ends an agent. Rows that its trainer has not received are lost with it. The
+// process still has the leases that the agent knew, and the new agent takes them over.
 func (h *history) newAgent(k int) {
 	r := h.ranks[k]
 	newest := r.newest
@@ -355,8 +356,8 @@ func (h *history) rowsLeft() int {
 	return n
 }
 
-// over: a bounded input has had its last round; one without end has no row left, and
-// nothing is under way.
+// over says whether a bounded input has had its last round, or an input without an end has
+// no row left and nothing is under way.
 func (h *history) over() bool {
 	for _, r := range h.ranks {
 		if !r.joined || r.yielded < r.heard.Through || !h.opt.Drop && int(r.heard.Through) < len(r.sizes) || !h.opt.Endless && !r.heard.Last {

@@ -1,13 +1,13 @@
 package rounds
 
 // Kept is how many rounds' rows are kept after they were told. A rank that has yielded
-// round y needs those of round y+1 and more, and none is ready for a round that lies further
+// round y needs the rows of round y+1 and later ones. It is ready for no round further
 // ahead of y than its window of batches, which is at most 2,048 (docs/PROTOCOL.md).
 const Kept = 4096
 
-// Rows are the numbers of rows of consecutive rounds.
+// Rows has the numbers of rows of consecutive rounds.
 type Rows[N uint32 | uint64] struct {
-	end uint32 // the last round that they tell of
+	end uint32 // the last round
 	n   []N
 }
 
@@ -17,7 +17,7 @@ func (r *Rows[N]) Upto(end uint32, n []N) {
 	if uint64(len(n)) > uint64(end) {
 		n = n[uint64(len(n))-uint64(end):]
 	}
-	before := end - uint32(len(n)) // what n does not tell of
+	before := end - uint32(len(n)) // the round before the first one of n
 	switch {
 	case end <= r.end:
 		return
@@ -29,14 +29,14 @@ func (r *Rows[N]) Upto(end uint32, n []N) {
 	r.n, r.end = append(r.n, n...), end
 }
 
-// End is the last round that they tell of.
+// End is the last round whose rows are known.
 func (r *Rows[N]) End() uint32 { return r.end }
 
-// before is the round before the first one that they tell of.
+// before is the round before the first one whose rows are known.
 func (r *Rows[N]) before() uint32 { return r.end - uint32(len(r.n)) }
 
-// From are the rows of the rounds after `after`, up to the last one. If `after` is too long
-// ago, they are those that are known.
+// From returns the rows of the rounds after `after`, up to the last one. If the first of
+// these are not known any more, it returns the others.
 func (r *Rows[N]) From(after uint32) []N {
 	if after >= r.end {
 		return nil
@@ -44,7 +44,7 @@ func (r *Rows[N]) From(after uint32) []N {
 	return r.n[len(r.n)-min(len(r.n), int(r.end-after)):]
 }
 
-// Of are the rows of one round. known: they are known.
+// Of returns the rows of one round, and whether they are known.
 func (r *Rows[N]) Of(round uint32) (n N, known bool) {
 	i := len(r.n) - 1 - int(r.end) + int(round)
 	if round == 0 || i < 0 || i >= len(r.n) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Rows are told again and again after deaths, and sometimes with a gap. What is known is
-// right, and a gap forgets what lies before it.
+// Rows are told again and again after deaths, and sometimes with a gap. Known rows are
+// right, and a gap forgets the rounds before it.
 func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	dice := rand.New(rand.NewPCG(seed, 1))
@@ -71,8 +71,8 @@ func TestKeepForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// An agent may say any number of rounds, and need not say their rows. The master answers at
-// once, and says no rows that it does not know.
+// An agent may report any number of rounds, and need not report their rows. The master
+// answers at once, and tells no rows that it does not know.
 func TestRowsThatNobodySaidAreNotKnown(t *testing.T) {
 	view := noRows{}
 	s := New(Options{World: 2, Endless: true})

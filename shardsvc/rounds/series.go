@@ -57,13 +57,13 @@ type Series struct {
 	said Decision
 	rows Rows[uint64] // of all ranks, of the rounds that went
 
-	low     uint32 // what the times below are about
+	low     uint32 // the round through which all ranks are ready; the times below are about it
 	beyond  since  // rows wait for a full round
 	held    since  // a full round waits until it is known whether it is the last one
 	drained since  // no rank that is not ready gets more rows
 	short   bool   // the next round will be closed short
-	anew    bool   // what there is may be spread once more for the same round
-	spreads int    // with Drop: how often what there is was spread, since round low is full
+	anew    bool   // the rows may be spread once more for the same round
+	spreads int    // with Drop: how often rows were spread since all ranks have round low
 }
 
 type member struct {
@@ -85,7 +85,8 @@ func (s *since) is(on bool, now int64) {
 	s.on = on
 }
 
-// due says whether it has been true for so long, and else when it will have been.
+// due says whether it has been true for so long. If not yet, it lowers wake to the time
+// when it will have been.
 func (s *since) due(after, now int64, wake *int64) bool {
 	if !s.on {
 		return false
@@ -137,8 +138,8 @@ func (s *Series) End(why string) {
 // Ended says whether no later round goes.
 func (s *Series) Ended() bool { return s.said.Last || s.said.Over != "" }
 
-// Rows are those of all ranks, in each of the rounds after `after` up to the last one that
-// went. They are fewer if a rank has not said its own, as an older agent does not.
+// Rows returns the rows of all ranks in each round after `after`, up to the last one that
+// went. It returns fewer if a rank has not reported its rows; an older agent does not.
 func (s *Series) Rows(after uint32) []uint64 { return s.rows.From(after) }
 
 // gone adds up the rows of the rounds that have gone. An agent may say any number: only
@@ -178,12 +179,12 @@ func (s *Series) Missing() (ranks []int) {
 	return ranks
 }
 
-// Short says whether the next round is about to be closed without all its rows. What
-// there is can then be spread over the ranks. It is as Decide found it.
+// Short says whether the next round is about to be closed without all its rows. The rows
+// can then be spread over the ranks. The last Decide found this.
 func (s *Series) Short() bool { return s.short }
 
-// Anew says whether it may be spread although it was spread for this round before, as with
-// Drop.
+// Anew says whether rows may be spread again that were spread for this round before. Only a
+// series with Drop does that.
 func (s *Series) Anew() bool { return s.anew }
 
 // Drops says whether the series is over and leaves rows that are in no round.
@@ -234,9 +235,9 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 	return s.said, wake
 }
 
-// none says whether there will be no round, although not all ranks are heard of: those that
-// are have had none, and there are no rows left for one. A rank that does not come is not
-// waited for.
+// none says whether there will be no round at all, although not all ranks have reported:
+// those that have reported had no round, and all rows are settled. It does not wait for a
+// rank that never comes.
 func (s *Series) none(v View) bool {
 	if s.opt.Endless || s.said.Through > 0 {
 		return false
@@ -256,9 +257,9 @@ func (s *Series) none(v View) bool {
 const mostSpreads = 3
 
 // decideFull decides for a series whose rounds are all full. Round low is known not to be
-// the last one when every rank is ready for the one after it, so that low is higher. It is
-// the last one if a rank that is ready through it only gets no more rows, although those of
-// the others were spread a few times.
+// the last one when every rank is ready for the one after it, so that low is higher. Round
+// low is the last one if a rank that is ready through it, and no further, gets no more rows
+// even after the rows of the others were spread a few times.
 func (s *Series) decideFull(f facts, now int64, v View, wake *int64) {
 	s.said.Close = 0
 	if s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, wake) {
@@ -299,7 +300,7 @@ type facts struct {
 	low        uint32 // every rank is ready through it
 	beyond     bool   // a rank has rows of a later round
 	drained    bool   // no rank gets more rows
-	lowDrained bool   // none of those that are ready through low only
+	lowDrained bool   // no rank that is ready through low, and no further, gets more rows
 }
 
 func (s *Series) facts(v View) (f facts, all bool) {

@@ -228,7 +228,7 @@ func TestWithoutAFullRoundTheLastOneIsRoundZero(t *testing.T) {
 	decide(t, s, 300, Decision{Last: true})
 }
 
-// An input without an end closes no round. What there is is spread again and again.
+// An input without an end closes no round. Its rows are spread again and again.
 func TestFullRoundsOfAnInputWithoutEndWaitForRows(t *testing.T) {
 	s := New(Options{World: 2, Drop: true, Endless: true, MaxWait: 1000, Spread: 200})
 	s.Report(0, Report{Through: 1, More: true})

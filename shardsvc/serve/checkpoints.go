@@ -136,7 +136,7 @@ func (c *checkpoints) Rewind(ctx context.Context, req *headracev1.RewindRequest)
 		hint    string
 	)
 	do := func(l *loop) error {
-		deleted = c.s.deleted() // here: what is told before a question for marks counts for who goes back after it
+		deleted = c.s.deleted() // on the loop: a deletion that is noted before somebody asks for marks counts for each rewind after that
 		if plan = l.core.PlanRewind(cut, deleted); plan.Refused != "" {
 			return statusOf(codes.FailedPrecondition, errors.New(plan.Refused), detail{})
 		}

@@ -19,7 +19,7 @@ const (
 	defaultTTL         = 5 * time.Second
 	defaultMaxPending  = 64 << 10 // changes that wait for their commit
 	defaultOutboxBytes = 16 << 20 // replies that wait for one agent
-	// Long enough that a moving leader or one slow answer does not count as silence.
+	// Long enough that an election of a leader, or one slow answer, does not count as silence.
 	defaultSilentAfter = 3 * time.Second
 	maxMessageBytes    = 1 << 20 // one MasterMessage is cut here
 )

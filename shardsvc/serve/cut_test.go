@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// A body becomes bytes when it is sent, alone in its message, in its turn.
+// A body is encoded when it is sent: in its turn, and in a message of its own.
 func TestAnAnswerWithACutKeepsItsPlaceAmongReplies(t *testing.T) {
 	o := newOutbox(1 << 20)
 	e := &wire.Encoder{}

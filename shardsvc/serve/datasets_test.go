@@ -66,7 +66,7 @@ func TestAChangeOfWhatRecordsMeanIsRefusedByField(t *testing.T) {
 	m.setUp(100)
 	a := m.joined("a", 0)
 	held := a.grant()
-	// While records are held, nobody may change what they are.
+	// While records are leased, their meaning cannot be changed.
 	_, err := m.apply(strings.Replace(clicks, "dtype: bytes", "dtype: string", 1))
 	if d := detailOf(t, err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(d.Hint, "stop them") {
 		t.Errorf("while records are held: %v %v", err, d)
@@ -336,8 +336,9 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	}
 }
 
-// All virtual ranks deal out the same segments: a master that is killed between two
-// of them would list the rest anew, from a source that may have grown.
+// All virtual ranks deal out the same segments. If each got them in its own commit, a
+// master that is killed between two commits would list the rest anew, from a source that
+// may have grown.
 func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 	var commits atomic.Int64
 	st := memstore.New()

@@ -46,12 +46,12 @@ func TestALossStopsTheDatasetOrIsListedPageByPage(t *testing.T) {
 	for len(held) < ranges {
 		held = append(held, a.grant())
 	}
-	// What is leased may have been read.
+	// Leased records may have been read.
 	m.must(m.srv.Truncated(t.Context(), first.Partition, first.Segment, held[0].LeaseStart, held[0].LeaseEnd, "polled"))
 	for _, g := range held {
 		lose(g, g.LeaseStart, g.LeaseStart+1)
 	}
-	a.grant() // behind them
+	a.grant() // after them
 	var starts []int64
 	for pages := 1; ; pages++ {
 		page, err := m.datasets().Excluded(t.Context(), ask)

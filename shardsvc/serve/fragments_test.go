@@ -11,9 +11,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// BenchmarkFragments is what a cut of a private model costs when its rank has had n
-// leases, each between those of another rank: as many ranges. docs/CUTS.md has the
-// figures.
+// BenchmarkFragments measures the cost of a cut of a private model whose rank has had n
+// leases, each between two leases of another rank. Such a cut has n ranges. docs/CUTS.md
+// has the figures.
 //
 //	go test ./shardsvc/serve -run '^$' -bench Fragments -benchtime 1x
 func BenchmarkFragments(b *testing.B) {
@@ -75,7 +75,7 @@ func (f *fragments) do(ev shardsvc.Event) {
 	f.c.Step(f.now, ev, &f.fx)
 }
 
-// flush books what would be written and takes the grants.
+// flush counts the bytes that would be written and takes the grants.
 func (f *fragments) flush() (cut *cut.Cut) {
 	f.c.Flush(&f.fx)
 	for _, p := range f.fx.Puts {

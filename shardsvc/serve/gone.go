@@ -158,8 +158,8 @@ func (l *loop) notRewindable(to *cut.Cut, g *shardsvc.Gone, deleted []Deletion) 
 	return strings.Join(ways, "; or "), errors.New("cannot go back to " + what + ": the source has deleted records that would be read again: " + goneText(g))
 }
 
-// rewindable returns the newest cut of the rank (or cut.Group), other than but, that one can
-// go back to without a loss.
+// rewindable returns the newest cut of the rank (or cut.Group), other than but, to which
+// the job can go back without a loss.
 func (l *loop) rewindable(rank int64, but *cut.Cut, deleted []Deletion) *shardsvc.CutInfo {
 	all := l.core.Cuts()
 	for i := len(all) - 1; i >= 0; i-- {

@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
-// cutAt is what the master says of one cut.
+// cutAt returns what the master says of one cut.
 func (m *master) cutAt(id uint64) *headracev1.CutState {
 	m.t.Helper()
 	reply, err := m.ckpt().Cuts(m.t.Context(), &headracev1.CutsRequest{})
@@ -87,7 +87,7 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 		t.Errorf("all of it is excluded, and it says %v", g)
 	}
 
-	// The topic is another one by now: no way of going on without it.
+	// The topic is another one by now: the dataset cannot go on without the deleted records.
 	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", All: true}})
 	if g := m.cutAt(7).Gone; g == nil || !g.Stops || !g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 1000 {
 		t.Errorf("%v", g)

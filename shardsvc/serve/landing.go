@@ -76,8 +76,8 @@ func (s *Server) Landed(ctx context.Context, dataset uint32, transaction string)
 	return records, landed, err
 }
 
-// Knows says at once whether a transaction is visible, or becomes so with what is being made
-// durable.
+// Knows says at once whether a transaction is visible, or becomes visible with a batch that
+// is not durable yet.
 func (s *Server) Knows(ctx context.Context, dataset uint32, transaction string) (known bool, err error) {
 	err = s.view(ctx, func(l *loop) { _, known = l.core.Landed(dataset, transaction) })
 	return known, err
@@ -128,8 +128,8 @@ func (s *Server) Recall(ctx context.Context, dataset uint32, chunks map[sources.
 	})
 }
 
-// Trim says that the chunks of a partition's segments before one are deleted. Segments that
-// nothing names any more leave the table; it returns when that is durable.
+// Trim says that the chunks of all segments of a partition before a given one are deleted.
+// Segments that nothing names any more leave the table. Trim returns when that is durable.
 func (s *Server) Trim(ctx context.Context, partition uint32, before int64) error {
 	return s.change(ctx, func(l *loop) error {
 		l.step(&shardsvc.Trim{Partition: partition, Before: before})
@@ -137,8 +137,9 @@ func (s *Server) Trim(ctx context.Context, partition uint32, before int64) error
 	})
 }
 
-// Fold says that a source can do without segments of a partition before one, except for the
-// needed ones. Those that nothing names leave the table; it returns when that is durable.
+// Fold says that a source can do without all segments of a partition before a given one,
+// except for the needed ones. Segments that nothing names leave the table. Fold returns
+// when that is durable.
 func (s *Server) Fold(ctx context.Context, partition uint32, before int64, needed []int64) error {
 	return s.change(ctx, func(l *loop) error {
 		l.step(&shardsvc.Trim{Partition: partition, Before: before, Needed: needed})

@@ -56,8 +56,8 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 }
 
 // RetainMarks returns for each partition of the source the position from which on the
-// source must keep its records (see Needed). Nothing below it is read again, whichever
-// kept checkpoint one goes back to. It returns when all that the marks follow from is
+// source must keep its records (see Needed). Nothing below it is read again, whichever kept
+// checkpoint the job goes back to. It returns when all that the marks follow from is
 // durable: brokers and the landing delete data by them, and after a crash the acks that
 // moved a mark would be lost while the data were gone.
 func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A mark is below every record that is not settled, whatever lies acked above it.
+// A mark is below every record that is not settled, whichever records above it are acked.
 func TestALowMarkStaysBelowWhatIsNotSettled(t *testing.T) {
 	noLeaks(t)
 	m := startMaster(t, memstore.New(), nil)
@@ -43,7 +43,7 @@ func TestALowMarkStaysBelowWhatIsNotSettled(t *testing.T) {
 }
 
 // The mark of a live input is the end of what is settled, also ahead of the known head. A
-// lease may end ahead of head; its unread records are not settled by that.
+// lease may end ahead of head. That settles no record.
 func TestALowMarkOfLiveInputIsWhatIsSettledAndNoMore(t *testing.T) {
 	noLeaks(t)
 	m := startMaster(t, memstore.New(), nil)

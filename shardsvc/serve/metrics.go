@@ -49,7 +49,7 @@ var (
 	descUnwritten   = desc("dead_letters_waiting", "Dead letters that are not written yet.", "dataset")
 	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
 	descDistance    = desc("distance_records", "Distance to head of retained (from here on the source must not delete), committed, bound, acked (low marks), leased, planned (high marks) and head itself. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "mark", "unit")
-	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, by amounts: 0 when all is settled.", "dataset")
+	descAge         = desc("data_age_seconds", "How long the oldest unsettled data has been known to this master, estimated from amounts: 0 when all is settled.", "dataset")
 	descLag         = desc("event_time_lag_seconds", "Now minus the newest event time that is acked, of the partition that is furthest behind: 0 when none is behind. Absent until a record with an event time is acked.", "dataset")
 	descDrain       = desc("drain_seconds", "Backlog over the rate of the last minute: +Inf when nothing is being settled.", "dataset")
 	descKeptRecords = desc("retention_distance_records", "Distance from the beginning of the source's log to the oldest record that is still needed. Above 500 partitions: the 20 that are nearest in time."+unitHelp, "dataset", "partition", "unit")

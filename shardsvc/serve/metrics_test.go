@@ -269,7 +269,7 @@ func TestMetricsAndViewsSayHowLongTheOldestNeededRecordIsKept(t *testing.T) {
 	m.must(m.stop())
 }
 
-// Somebody who scrapes for the first time learns how old the data is.
+// The first scrape shows how old the data is.
 func TestTheAgeOfDataIsKnownAtTheFirstScrape(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })

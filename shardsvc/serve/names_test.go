@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A topic's name is what people see of its id, also of a master that started again.
+// People see the name of a topic and not its id, also from a master that started again.
 func TestAPartitionIsCalledByItsNameForGood(t *testing.T) {
 	noLeaks(t)
 	st := memstore.New()

@@ -179,9 +179,9 @@ func (m *master) tryApply() error {
 	return err
 }
 
-// The master is killed at every commit of a whole job, the batch lost or kept.
-// The trainer brings what it holds to the next master, and in the end every unit
-// was applied exactly once and the ledger knows it.
+// The master is killed at every commit of a whole job, and the batch is lost or kept. The
+// trainer brings its leases to the next master. In the end every unit was applied exactly
+// once, and the ledger knows it.
 func TestAKillAtEveryCommitLosesAndRepeatsNothing(t *testing.T) {
 	noLeaks(t)
 	commits := crashAt(t, 0, false)

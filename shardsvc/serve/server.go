@@ -88,7 +88,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) SetHTTP(addr string) { s.http.Store(&addr) }
 
 // Ready says whether the master has recovered. A new term first waits for the agents that
-// it knows, at most one session TTL.
+// it knows, for LostAfter at most (one TTL, unless it is set longer).
 func (s *Server) Ready(ctx context.Context) (bool, error) {
 	var ready bool
 	if err := s.view(ctx, func(l *loop) { ready = !l.core.Job().Recovering }); err != nil {

@@ -119,8 +119,9 @@ func TestAFailedCommitEndsTheMasterAndNothingOfItIsAnswered(t *testing.T) {
 	})
 }
 
-// Guarantee 2: a master that was idle answers nobody before it has stored something. Its
-// store may be another's by now, which fails it; an echo would have its agent trust it.
+// Guarantee 2: a master that was idle answers nobody before it has stored something.
+// Another master may have its store by now; then the write fails. An echo without that
+// write would make the agent trust this master.
 func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.T) {
 	for _, idle := range []time.Duration{201 * time.Millisecond, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -138,7 +138,7 @@ func (st *stream) hello(in *inbound) error {
 	case f == nil:
 		return statusOf(codes.InvalidArgument, errors.New("the first message of a session has no hello"), detail{Field: "hello"})
 	case aboutBytes(f) > maxAboutBytes:
-		return statusOf(codes.InvalidArgument, fmt.Errorf("what an agent says about itself may have %d bytes, this has %d", maxAboutBytes, aboutBytes(f)),
+		return statusOf(codes.InvalidArgument, fmt.Errorf("the agent's name, host, version and devices have %d bytes together, at most %d are allowed", aboutBytes(f), maxAboutBytes),
 			detail{Field: "hello", Hint: "give the agent a shorter --name"})
 	case f.Protocol != wire.Protocol:
 		return statusOf(codes.FailedPrecondition, fmt.Errorf("agent %q speaks session protocol %d, this master speaks %d", f.Name, f.Protocol, wire.Protocol),

@@ -112,7 +112,7 @@ func agentProto(a shardsvc.AgentInfo, facts *wire.About, now shardsvc.Time) *hea
 		// of now.
 		out.LastHeardSeconds = seconds(max(now-a.LastHeard, 0))
 	}
-	if facts != nil { // else it was known to the term before, and did not come yet
+	if facts != nil { // else it is known from the term before, and has not connected yet
 		out.Host, out.Pid, out.Version = facts.Host, facts.Pid, facts.Version
 		out.Gpus = append(out.Gpus, facts.Gpus...)
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// decodeAll reads what an outbox hands out.
+// decodeAll decodes all messages of an outbox.
 func decodeAll(t *testing.T, o *outbox) []*headracev1.MasterMessage {
 	t.Helper()
 	var all []*headracev1.MasterMessage

@@ -53,7 +53,7 @@ func (d *Decoder) cutCall(m *Message, b []byte) error {
 		}
 		c.Restore = r
 	default:
-		m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "the call says nothing that this master knows"})
+		m.Refusals = append(m.Refusals, Refusal{c.Worker, c.ID, "this master does not know this kind of call: update the master"})
 		return nil
 	}
 	m.Event.Calls = append(m.Event.Calls, c)

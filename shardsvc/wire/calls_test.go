@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A call whose cut cannot be read is refused in its turn: the stream is that of
-// all trainers of the agent.
+// A call whose cut cannot be read is refused in its turn. It does not end the stream,
+// because all trainers of the agent share it.
 func TestACallThatCanNotBeReadIsRefusedAndNoCallIsMissed(t *testing.T) {
 	whole := &cut.Cut{ID: 4, Job: "j", Model: "replicated", Rank: cut.Group, WorldSize: 1, Exact: true, Datasets: []cut.Dataset{}}
 	text, err := whole.EncodeJSON()

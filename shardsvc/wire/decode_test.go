@@ -14,7 +14,8 @@ import (
 
 var decoder = Decoder{Now: func() int64 { return 1 }}
 
-// slow is what decode must make of a message: generated code and plain copies.
+// slow decodes a message with generated code and plain copies. The result of decode must be
+// the same.
 func slow(m *headracev1.AgentMessage) (in Message) {
 	in.Event.SentAt = shardsvc.Time(m.SentAt)
 	if h := m.Hello; h != nil {
@@ -135,8 +136,8 @@ func TestMessagesReadByHandAreThoseOfGeneratedCode(t *testing.T) {
 	})
 }
 
-// Whatever generated code makes of some bytes, decode makes of them too; it
-// never panics, and refuses what is no protocol buffer.
+// FuzzDecode: decode and generated code make the same of any bytes. decode never panics,
+// and refuses bytes that are no protocol buffer.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []*headracev1.AgentMessage{
 		{SentAt: 5, Hello: &headracev1.Hello{Agent: "a", Protocol: 1}},

@@ -17,8 +17,8 @@ type About struct {
 	Gpus                     []string
 }
 
-// Reset empties m and keeps its memory. The core keeps strings, which are not
-// reused, but no slice.
+// Reset empties m and keeps its memory. The core keeps strings, and slices inside calls,
+// which are not reused. It keeps none of the slices that are reused here.
 func (m *Message) Reset() {
 	e := &m.Event
 	clear(e.Releases)
