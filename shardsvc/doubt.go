@@ -54,7 +54,7 @@ func (ck *checkpoints) undecided(w *worker, waited Time) string {
 	if waited == 0 {
 		ck.reportDoubt(w, silent)
 	}
-	return fmt.Sprintf("it is not known yet whether others still train this shared model: %s. A process that died with the job counts as one of them until it is given up, after %d s at most (twice the session's TTL)",
+	return fmt.Sprintf("it is not known yet whether others still train this shared model: %s. A process that died with the job counts as one of them until it is given up, after %d s at most (lost_after and the session's TTL together)",
 		silent, (ck.doubtfulFor()+Second-1)/Second)
 }
 
