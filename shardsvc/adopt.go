@@ -20,10 +20,11 @@ import (
 // fit matches each partition of a foreign cut to a partition of the job, and lays the cut
 // on their lines. It changes nothing. A partition that the job does not have is new.
 //
-// If the job's partition is untouched, the cut's partition replaces it. Untouched means
-// that none of it is settled, and that only r (nil: only the processes that go back) holds
-// some of it. The cut then gives the numbers of the segments. Example: the cut has segments
-// 0 to 4, and an empty master has listed the same files as 0 and 1.
+// If the job's partition is untouched, the cut's partition replaces it, unless the job
+// keeps a cut already (known). Untouched means that none of it is settled, and that only r
+// (nil: only the processes that go back) holds some of it. The cut then gives the numbers
+// of the segments. Example: the cut has segments 0 to 4, and an empty master has listed the
+// same files as 0 and 1.
 func (lg *ledger) fit(body *cut.Cut, r *account, known bool) ([]fitted, error) {
 	if err := body.Validate(); err != nil {
 		return nil, err
@@ -90,15 +91,15 @@ func (d *dataset) fits(s *cut.Dataset) error {
 type fitted struct {
 	ds       *dataset
 	in       *cut.Partition
-	p        *partition // the job's own; nil: the cut's is added
-	old      *partition // the untouched one of the job that the cut's replaces
+	p        *partition // the job's own partition; nil: the cut's is added
+	old      *partition // the job's untouched partition that the cut's replaces
 	with     *partition // the partition after adopting
 	sets     []line.Set
 	segments []sources.Segment // that the job does not have
 	complete bool              // adopting makes it complete
-	begins   *sources.Segment  // the start in the cut, of a live one that nobody has read from
-	split    bool              // p lists trimmed segments one by one again, as with does
-	lost     bool              // pushed records that are gone
+	begins   *sources.Segment  // first segment of the cut, if adopting moves the start of a live partition that nobody has read from
+	split    bool              // adopting lists trimmed segments of p one by one again, as with does
+	lost     bool              // its pushed records are gone
 }
 
 func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
@@ -206,8 +207,8 @@ func (f *fitted) into(p *partition) (err error) {
 	return nil
 }
 
-// untouched says whether nothing of p is settled, no kept cut names it, and only processes
-// that go back hold some of it.
+// untouched says whether nothing of p is settled or excluded, and only processes that go
+// back hold some of it.
 func (lg *ledger) untouched(p *partition, r *account) bool {
 	if p.folded > 0 || len(p.excluded) > 0 {
 		return false

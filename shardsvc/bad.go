@@ -14,7 +14,7 @@ import (
 type badRecords struct {
 	records int64
 	columns []BadColumn // by name
-	good    int64       // acked records, with those of earlier terms
+	good    int64       // acked records, also of earlier terms
 	letters []Letter    // not written yet, in the order in which they came
 	bytes   int64       // of those
 }

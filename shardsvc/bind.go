@@ -113,7 +113,7 @@ func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, strin
 	}
 	switch {
 	case k == nil || k.state == cutUnbound:
-		ck.remove(id) // of another master's life, or said again
+		ck.remove(id) // another master kept it, or it was dropped before
 		return CutOK, ""
 	case k.state == CutVoided:
 		return CutOK, "" // it stays known, so that its manifest never counts

@@ -4,10 +4,10 @@ package shardsvc
 type timerKind uint8
 
 const (
-	timerSession  timerKind = iota // agent
-	timerDetached                  // worker
-	timerStall                     // worker
-	timerSteal                     // dataset
+	timerSession  timerKind = iota // of an agent
+	timerDetached                  // of a worker
+	timerStall                     // of a worker
+	timerSteal                     // of a dataset
 	timerRecovery
 	timerAsk
 	timerResolve

@@ -10,7 +10,8 @@ const (
 	removed                     // it is deleted: code that still has a pointer to it does nothing with it
 )
 
-// pause stops grants. A dataset that has failed stays so: its reason is still to be read.
+// pause stops grants. A dataset that has failed stays failed, because people still need its
+// reason.
 func (d *dataset) pause() {
 	if d.state == giving {
 		d.state = paused

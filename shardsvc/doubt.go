@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// A shared model must not go back while others train it. A process that dies with its
-// whole job counts as training until its agent says otherwise, or is given up. So it may
-// be unknown whether others train: nobody is heard of, and somebody may be there. Then a
-// restore is answered "say it again", and a process that joined with resume=start begins
-// later.
+// A shared model must not go back while others train it. A process that dies with its whole
+// job counts as training until its agent says otherwise, or is given up. So it may be
+// unknown whether others train: nobody is heard of, and somebody may be there. Then a
+// restore is answered CutAgain, and a process that joined with resume=start begins later.
 
 // doubtfulFor bounds the doubt. An agent that was heard last when the restore was called
 // for is given up after LostAfter, and a process that it let go of in that moment a TTL later.

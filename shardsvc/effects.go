@@ -41,8 +41,8 @@ type Put struct {
 	Key, Value []byte
 }
 
-// ReplyKind says which fields of a Reply mean something. The numbers follow the
-// fields of MasterMessage.
+// ReplyKind says which fields of a Reply mean something. Their order is that of the fields
+// of MasterMessage.
 type ReplyKind uint8
 
 const (
@@ -137,7 +137,7 @@ type CutAnswer struct {
 	Code CutCode
 	Why  Refusal  // restore, CutRefused
 	Cut  uint64   // ask: the cut, perhaps one that another rank asked for; restore: the choice, 0 is the start
-	Path string   // CutTry, and of the choice
+	Path string   // CutTry: of the newer cut; restore: of the choice
 	Body *cut.Cut // ask: the cut
 }
 
@@ -261,7 +261,7 @@ type Report struct {
 	Path        string
 }
 
-// put adds a put whose key and value were appended to the arena by write.
+// put adds a put. key and value append their bytes to the arena.
 func (fx *Effects) put(op Op, key func([]byte) []byte, value func([]byte) []byte) {
 	k := len(fx.arena)
 	fx.arena = key(fx.arena)

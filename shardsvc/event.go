@@ -28,9 +28,9 @@ type Token struct {
 	Sequence    uint64
 }
 
-// Event is one thing that happened. Events are pointers to the structs of this
-// file; the core keeps no reference to an event, but it does keep the strings
-// and byte slices in it (names, spec, locators): these must not be changed.
+// Event is one thing that happened. Events are pointers to structs, in this file,
+// event_cut.go and landing.go. The core keeps no reference to an event, but it does keep
+// the strings and byte slices in it (names, spec, locators): these must not be changed.
 type Event interface{ event() }
 
 // Start begins a new term, after all stored pairs were loaded. It must be the

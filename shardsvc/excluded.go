@@ -93,7 +93,7 @@ func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 	lg.lostLease(ps, from, end, &loss{segment: f.Lost.Segment, start: f.Lost.Start, end: f.Lost.End, kind: lossTruncated, reason: f.Message, when: f.When})
 }
 
-// lostLease excludes what is lost of [from, end), or stops the dataset. The holder of a
+// lostLease excludes the lost part of [from, end), or stops the dataset. The holder of a
 // lease met the loss at `from` or after it, and [from, end) is pending again.
 func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	first, last := int64(-1), int64(-1)
@@ -120,7 +120,7 @@ func (lg *ledger) lostLease(ps *pass, from, end int64, x *loss) {
 	lg.changed(ps.p)
 }
 
-// exclude settles the pending parts of [start, end), and keeps a record of each. It says
+// exclude settles the pending parts of [start, end), and lists each of them. It says
 // whether there was one.
 func (lg *ledger) exclude(ps *pass, start, end int64, x *loss) (any bool) {
 	i, j := ps.pending.Overlap(start, end)

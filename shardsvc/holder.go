@@ -25,7 +25,7 @@ type holder struct {
 	since   Time // last progress, or when it began to hold leases
 	stepped bool
 	stallAt Time
-	// unwanted is when it stood still last while nobody waited for its rows.
+	// unwanted is when it was last seen to stand still while nobody waited for its rows.
 	unwanted Time
 	units    uint64
 	paused   bool // its trainer takes no batches
@@ -207,7 +207,7 @@ func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
 // without progress begins now.
 func (lg *ledger) moves(w *holder) { w.since = lg.now }
 
-// setTaking says whether w's trainer takes batches.
+// setTaking notes whether w's trainer takes batches.
 func (lg *ledger) setTaking(w *holder, takes bool) {
 	if w.paused && takes {
 		lg.moves(w)
@@ -215,7 +215,7 @@ func (lg *ledger) setTaking(w *holder, takes bool) {
 	w.paused = !takes
 }
 
-// setStill says whether w was told to yield nothing. Then nobody expects progress from it.
+// setStill notes whether w was told to yield nothing. Then nobody expects progress from it.
 func (lg *ledger) setStill(w *holder, still bool) { w.still = still }
 
 // reported says that all acks of the rank up to and including step have arrived.
@@ -251,7 +251,7 @@ func (lg *ledger) takeStepsDue() (due bool) {
 	return due
 }
 
-// setEnded says whether the rank was told END and has asked for nothing since.
+// setEnded notes whether the rank was told END and has asked for nothing since.
 func (lg *ledger) setEnded(a *account, ended bool) {
 	if a.ended == ended {
 		return

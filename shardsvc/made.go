@@ -23,7 +23,7 @@ import "slices"
 type made struct {
 	clock uint64 // of its node; 0: unknown
 	at    Time   // on that clock; 0: unknown
-	here  Time   // on ours, or earlier
+	here  Time   // that time on our clock, or a little later
 }
 
 // before says whether a process is known to have been made earlier than another one.
@@ -78,7 +78,7 @@ const lagWindow = 60 * Second
 // nodeClock is what the messages of an agent say about the clock of its node.
 type nodeClock struct {
 	name  uint64 // see Hello.Clock
-	lag   Time   // of ours against it: the least in this window, and the time on the way
+	lag   Time   // our clock minus this one, plus the time on the way: the least in this window
 	last  Time   // the least in the window before
 	since Time   // when this window began; 0: nothing was heard
 }

@@ -11,7 +11,7 @@ type NeedInfo struct {
 	Label     string // what people call the partition
 	Segment   int64
 	Offset    int64
-	End       int64 // where what is listed ends, in the last segment; 2^60 while that grows
+	End       int64 // where the last listed segment ends; 2^60 while it grows
 }
 
 // Needed says for each partition of a dataset from which position on the source must keep

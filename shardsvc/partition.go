@@ -32,8 +32,8 @@ type partition struct {
 	identity  string
 	name      string            // for people: label
 	units     [line.Kinds]int64 // of the folded passes
-	records   cut.Tally         // of those; private: see basis
-	boundDone int64             // of those, where acks fold: in the newest bound cut
+	records   cut.Tally         // of the folded passes; private: see basis
+	boundDone int64             // where acks fold: units of the folded passes in the newest bound cut
 
 	excluded []exclusion // in order of pass and place
 	dropped  []drop      // in order of pass and place
@@ -50,8 +50,8 @@ func (p *partition) label() string {
 	return p.identity
 }
 
-// pass is one reading of a partition. All positions are on its line. As in partition, what a
-// grant and an ack read stands first.
+// pass is one reading of a partition. All positions are on its line. As in partition, the
+// fields that a grant and an ack read stand first.
 type pass struct {
 	p *partition
 	line.Line
@@ -68,15 +68,15 @@ type pass struct {
 	pendingUnits, leasedUnits int64
 	leaseCount                int
 	kinds                     [line.Kinds]int64
-	records                   cut.Tally // of those; private: see basis
+	records                   cut.Tally // in base; private: see basis
 	tries                     line.Map  // mirrors the `t` keys
 
 	acks    []piece      // by start; only where acks do not fold
 	unsaved []int64      // starts of the `a` keys that the next Flush writes
 	dropped []line.Place // `a` keys that the next Flush deletes before that
-	folded  int64        // of kinds[acked]: units in base
+	folded  int64        // acked units in base
 
-	boundLow, boundUnits int64 // where acks fold: of the newest bound cut
+	boundLow, boundUnits int64 // where acks fold: low mark and units of the newest bound cut
 }
 
 // piece is a range that one rank acked at one step. Pieces that were folded together have

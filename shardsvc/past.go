@@ -47,7 +47,7 @@ func (ck *checkpoints) at(w *worker) *workerPast {
 	return p
 }
 
-// loadPasts takes what was stored about the way back of the job and of its ranks.
+// loadPasts takes what was stored about restores of the job and of its ranks.
 func (ck *checkpoints) loadPasts(l *loading) {
 	if v := l.job; v != nil {
 		ck.cutOrder, ck.phase, ck.choice, ck.restored = v.cuts, v.phase, v.choice, v.restored
@@ -64,7 +64,7 @@ func (ck *checkpoints) loadPasts(l *loading) {
 	}
 }
 
-// addTo adds what is stored of the way back of the job.
+// addTo adds what is stored about restores of the job.
 func (ck *checkpoints) addTo(v *jobValue) {
 	v.cuts, v.phase, v.choice, v.restored = ck.cutOrder, ck.phase, ck.choice, ck.restored
 }

@@ -75,7 +75,7 @@ const (
 // stays; nil: there is none.
 func (lg *ledger) sweep(ps *pass, lo, hi int, decide func(q, k *piece) fate) {
 	n := lo
-	orphan := false // a piece of the key that the next one is in has gone
+	orphan := false // the piece before the next one has gone, perhaps out of the same key
 	begin := func(k *piece) {
 		if orphan && !k.head {
 			k.inKey = inKey{head: true}

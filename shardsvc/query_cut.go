@@ -10,7 +10,7 @@ import (
 type CutInfo struct {
 	ID         uint64
 	State      CutState
-	Order      uint64 // grows
+	Order      uint64 // grows with every cut that is kept
 	Epoch      uint32
 	Generation uint32
 	Rank       int64 // cut.Group, or the rank that it belongs to
@@ -20,7 +20,7 @@ type CutInfo struct {
 	Records    cut.Tally // in Units.Acked
 }
 
-// Cuts lists what is kept, voided ones too, in order.
+// Cuts lists all kept cuts, voided ones too, in order.
 func (ck *checkpoints) Cuts() []CutInfo {
 	var all []CutInfo
 	for _, k := range ck.cuts {

@@ -30,7 +30,7 @@ func (ck *checkpoints) rankResolved(r *rank) (again comesAgain) {
 	if ck.past(r).lost {
 		ck.past(r).lost = false
 		ck.ledger.dirtyRank(r.account)
-		above := int64(-1) // of the acks since its base
+		above := int64(-1) // -1: all acks since its base come back
 		if k := ck.newest(r, func(k *keptCut) bool {
 			return k.state == CutBound || k.state == CutCarried || k.state.inMemory()
 		}); k != nil && (ck.past(r).base == nil || ck.after(k, ck.past(r).base)) {

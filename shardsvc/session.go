@@ -153,7 +153,7 @@ func (gr *group) sessionDue(a *agent) {
 	}
 	at := a.lastHeard + gr.cfg.SessionTTL
 	if gr.recovering && !a.helloed {
-		at = a.lastHeard + gr.cfg.LostAfter // what it holds is known to nobody else
+		at = a.lastHeard + gr.cfg.LostAfter // nobody else knows what it holds
 	}
 	if gr.now < at {
 		gr.timers.push(timer{at: at, kind: timerSession, of: a})

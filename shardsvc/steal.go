@@ -19,7 +19,7 @@ const (
 // victim is a worker with something to steal.
 type victim struct {
 	w       *holder
-	l       *lease // the last of its queue that may be asked for
+	l       *lease // its newest lease that may be asked for
 	in      input  // of that lease, or of its newest one
 	backlog int64  // units it holds in that input
 	rate    float64

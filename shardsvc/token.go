@@ -22,7 +22,7 @@ const (
 // slot is a lease by its token: an open one, or the little that is kept of a closed one.
 type slot struct {
 	l     *lease  // nil: closed
-	w     *holder // whose it was when it closed; nil: its token is unknown
+	w     *holder // its holder when it closed; nil: its token is unknown
 	final int64   // of a closed one, in order space: all below is settled
 	token Token
 }

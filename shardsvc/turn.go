@@ -84,7 +84,7 @@ const (
 // model has the facts in which the model kinds differ. kind.go has what each kind does by
 // code of its own.
 type model struct {
-	byStep  bool // not shared: the model goes with its processes. A cut holds what was acked up to a step
+	byStep  bool // not shared: the model ends with its processes, and a cut holds the records that were acked up to a step
 	perRank bool // private: each rank has a model, steps and cuts of its own
 	inStep  bool // replicated: all ranks train one model, and count the same steps
 }

@@ -18,7 +18,7 @@ type worker struct {
 	why         string // ending: the reason
 	stalled     bool   // ending, as it made no step
 
-	outlived int  // of the failures, those after which it has stepped or joined
+	outlived int  // number of failures in this term after which it has stepped or joined
 	failed   bool // it has ended, or its agent has lost it
 	follows  bool // it failed after another one
 
@@ -30,7 +30,7 @@ type worker struct {
 type rank struct {
 	*account
 	index       int    // in order of arrival
-	incarnation uint64 // newest
+	incarnation uint64 // of its newest process
 	made        made   // when that process was made; unknown before it has joined in this term
 	generation  uint32
 	process     presence

@@ -103,7 +103,8 @@ type Partition struct {
 // UnitOf is the unit of a partition's offsets: a dataset with a backfill has two.
 func (d *Dataset) UnitOf(p *Partition) string { return cmp.Or(p.Unit, d.Unit) }
 
-// ByUnit splits a dataset into one for each unit that its partitions count in, its own first.
+// ByUnit splits a dataset into one dataset for each unit in which its partitions count. The
+// one with the dataset's own unit comes first.
 func (d *Dataset) ByUnit() []Dataset {
 	all := []Dataset{*d}
 	all[0].Partitions = nil

@@ -13,7 +13,7 @@ type Deletion struct {
 	Source  string // the partition, as the source calls it
 	Segment int64
 	Low     int64
-	All     bool // nothing of the segment is there, or another segment is there
+	All     bool // the whole segment is gone, or another one has its place
 }
 
 // Input says what is gone: records that are neither in the cut nor excluded, so that they
@@ -41,7 +41,7 @@ type Range struct {
 
 const (
 	maxListed = 64      // ranges that are told one by one
-	maxLooks  = 1 << 18 // blocks and ranges that are looked at, because the core's one goroutine does it
+	maxLooks  = 1 << 18 // so many blocks and ranges are looked at, because the core's only goroutine does it
 )
 
 // Partition is a partition as it will be after going back.
@@ -54,7 +54,7 @@ type Partition struct {
 	Virtual bool   // it is that of a virtual rank
 	Passes  uint32 // how many the dataset reads
 	Begun   uint32 // how many of them have begun, or will have
-	Unread  bool   // passes that nobody has begun are told with this partition
+	Unread  bool   // ranges of passes that nobody has begun are reported for this partition
 	Shuffle bool
 	GoesOn  bool // the dataset goes on after a loss
 	Pass    func(n uint32) Pass
@@ -83,7 +83,7 @@ func Search(all []Partition, deleted []Deletion) Input {
 		key := of{d.Dataset, d.Source}
 		s.deleted[key] = append(s.deleted[key], d)
 	}
-	begun := map[of]uint32{} // virtual ranks are told together
+	begun := map[of]uint32{} // virtual ranks are reported together
 	for i := range all {
 		p := &all[i]
 		begun[p.key()] = max(begun[p.key()], p.Begun)

@@ -10,7 +10,7 @@ import (
 type permutation struct {
 	n, key  uint64
 	half    uint
-	inOrder bool // block x is block x
+	inOrder bool // nothing is permuted: block x comes at place x
 }
 
 func splitmix64(z uint64) uint64 {

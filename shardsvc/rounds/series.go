@@ -223,7 +223,7 @@ func (s *Series) Decide(now int64, v View) (d Decision, wake int64) {
 		s.said.Last = !s.opt.Endless && !f.beyond && f.drained
 	case s.opt.MaxWait > 0 && s.held.due(s.opt.MaxWait, now, &wake):
 		s.said.Through = f.low
-	default: // rows of round low are beyond the round before it
+	default: // low may be the last round; the one before it is not, because low has rows
 		s.said.Through = max(s.said.Through, f.low-min(f.low, 1))
 	}
 	s.gone()
@@ -256,10 +256,10 @@ func (s *Series) none(v View) bool {
 // mostSpreads is how often rows are spread before a rank that gets none ends the series.
 const mostSpreads = 3
 
-// decideFull decides for a series whose rounds are all full. Round low is known not to be
-// the last one when every rank is ready for the one after it, so that low is higher. Round
-// low is the last one if a rank that is ready through it, and no further, gets no more rows
-// even after the rows of the others were spread a few times.
+// decideFull decides for a series whose rounds are all full. Rounds before low are known
+// not to be the last one, because every rank is ready for a later one. Round low is the
+// last one if a rank that is ready through it, and no further, gets no more rows even after
+// the rows of the others were spread a few times.
 func (s *Series) decideFull(f facts, now int64, v View, wake *int64) {
 	s.said.Close = 0
 	if s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, wake) {

@@ -160,7 +160,8 @@ func diffText(changes []dataset.Change) string {
 	return strings.Join(lines, "\n")
 }
 
-// incompatible refuses changes under readers, naming every field.
+// incompatible returns an error if the changes would give records or positions another
+// meaning. It names every such field.
 func incompatible(was shardsvc.DatasetInfo, changes []dataset.Change) error {
 	name := was.Name
 	var fields []string

@@ -228,9 +228,9 @@ func (l *loop) handOver() {
 }
 
 // trusted says for how long after a commit the store counts as ours: TTL / trusted. Agents
-// trust an echo for nine tenths of the TTL. 1/25 and 9/10 together are less than 1: trust
-// that a master gives after another took its store ends before the TTL that the other
-// waits for agents.
+// trust an echo for nine tenths of the TTL. 1/25 and 9/10 together are less than 1. So if
+// another master takes the store, agents stop trusting this one before the TTL has passed
+// for which the other one waits.
 const trusted = 25
 
 // prove adds a write to a batch that has replies and no writes, if the last commit was too

@@ -120,7 +120,8 @@ func (s *Server) report(reports []shardsvc.Report) {
 	}
 }
 
-// ofNewRun is what is said when a new run of a group that has ended begins: nothing went wrong.
+// ofNewRun returns what the log says of the end of a generation and of a restore. If a new
+// group has come after one that had ended, nothing went wrong, and the level is Info.
 func ofNewRun(r *shardsvc.Report) (how said, ok bool) {
 	switch {
 	case r.Kind == shardsvc.ReportGenerationEnded && r.Over:

@@ -80,7 +80,7 @@ func (d *Decoder) restore(k *headracev1.Restore) (*shardsvc.RestoreCall, error) 
 	return r, nil
 }
 
-// Reply is the refusal as an answer to session to.
+// Reply returns the refusal as an answer on session to.
 func (k Refusal) Reply(to shardsvc.Session) shardsvc.Reply {
 	return shardsvc.Reply{To: to, Kind: shardsvc.ReplyCut, Worker: k.worker, Request: k.id, Reason: k.reason,
 		Cut: &shardsvc.CutAnswer{Code: shardsvc.CutRefused}}
