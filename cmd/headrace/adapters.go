@@ -34,7 +34,7 @@ func (a *app) readSource(conn grpc.ClientConnInterface, log *slog.Logger) func(c
 	}
 }
 
-// checkpoints opens those that lie in buckets, through the operator's connections.
+// checkpoints opens checkpoints that lie in buckets, through the operator's connections.
 func (a *app) checkpoints() *bucket.Places {
 	return bucket.New(func(url string) (bucket.Client, error) { return a.connections.Checkpoints(url) })
 }
@@ -52,7 +52,7 @@ func (a *app) openSource(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 	return a.connections.Open(spec, o)
 }
 
-// openToRead is openSource for callers that decode the records: with the schemas that this takes.
+// openToRead is openSource for callers that decode the records. It also loads the schemas.
 func (a *app) openToRead(spec *dataset.Spec, o dataset.Opening) (sources.Source, error) {
 	src, err := a.openSource(spec, o)
 	if err != nil {

@@ -41,7 +41,7 @@ func asUsage(cmd *cobra.Command) {
 // wrongArguments names the argument that is missing, or those that are too many.
 func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	needs, hint := argumentsOf(cmd.Use), "see `"+cmd.CommandPath()+" --help`"
-	switch text := err.Error(); { // what cobra says names no argument
+	switch text := err.Error(); { // cobra's texts name no argument
 	case !strings.HasPrefix(text, "accepts ") && !strings.HasPrefix(text, "requires ") && !strings.HasPrefix(text, "unknown command "):
 	case len(args) < len(needs):
 		return advice.Usage.Errorf("as in `"+exampleOf(cmd)+"`; "+hint, "%s needs %s", cmd.CommandPath(), strings.Join(needs[len(args):], " and "))
@@ -53,11 +53,11 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	return advice.Usage.Wrap(hint, err)
 }
 
-// argumentsOf are the arguments that a verb must have, as its usage line names them.
+// argumentsOf returns the arguments that a verb must have, as its usage line names them.
 func argumentsOf(use string) (needs []string) {
 	for _, w := range strings.Fields(use)[1:] {
 		if w != strings.ToUpper(w) || w[0] == '[' || w[0] == '-' {
-			break // flags, and what may be left out
+			break // flags and optional arguments
 		}
 		needs = append(needs, strings.TrimSuffix(w, "..."))
 	}
@@ -83,15 +83,15 @@ func isData(name string) bool {
 	return err == nil && !st.IsDir() && starter.IsData(name)
 }
 
-// isNoSpec is about data where a spec is wanted.
+// isNoSpec is the error for a data file in the place of a spec.
 func isNoSpec(name string) error {
 	return advice.Usage.Errorf("`headrace init "+name+"` writes a spec for it and a program", "%s is data, and a spec is wanted here", name)
 }
 
-// isProgram refuses a program that is nowhere on PATH: before a master is started for it.
+// isProgram refuses a program that is not on PATH, before a master is started for it.
 func isProgram(name string) error {
 	if strings.Contains(name, "/") {
-		return nil // the folder that it starts in may be another one
+		return nil // a path may be relative to another folder, in which the program starts
 	}
 	_, err := exec.LookPath(name)
 	if !errors.Is(err, exec.ErrNotFound) {

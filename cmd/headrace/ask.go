@@ -27,7 +27,7 @@ func (a *app) confirm(ctx context.Context, what string, yes bool) error {
 	}
 	fmt.Fprintf(a.err, "%s. Go on? [y/N] ", what)
 	answer := make(chan string, 1)
-	go func() { // left behind by an interrupt: the process ends then
+	go func() { // an interrupt leaves it blocked, and then the process ends
 		line, _ := bufio.NewReader(in).ReadString('\n')
 		answer <- line
 	}()

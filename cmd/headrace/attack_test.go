@@ -20,9 +20,9 @@ import (
 
 const nobody = 65534
 
-// another is another user of the same machine, who has our binary and a folder of its own.
-// Only root can become another user. A test that another user runs plays one who has
-// everything but what is in our state folder.
+// another is another user of the same machine, with our binary and a folder of their own.
+// Only root can become another user. If the test does not run as root, another is our own
+// user without our state folder.
 type another struct {
 	t         *testing.T
 	dir, prog string
@@ -108,7 +108,7 @@ func TestAnotherUserOfThisMachineCannotControlTheMaster(t *testing.T) {
 	m.stop()
 }
 
-// A process that has no token, and speaks gRPC by itself, is no further than our own tools.
+// A process without a token that speaks gRPC by itself gets no further than our own tools.
 func TestNoCallReachesTheMasterWithoutAToken(t *testing.T) {
 	w := newWorld(t)
 	m := w.master()
@@ -160,7 +160,7 @@ func TestAnOlderStateFolderGetsATokenAtTheNextStart(t *testing.T) {
 	m.stop()
 }
 
-// trap is a broker of an attacker's: it counts the connections that came.
+// trap is an attacker's broker. It counts the connections.
 func trap(t *testing.T) (addr string, came *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

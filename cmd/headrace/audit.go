@@ -26,17 +26,16 @@ its model: by dataset, partition and pass, in the source's own offsets, through 
 shuffle too. Amounts are in the dataset's unit: bytes for files, offsets for
 brokers (a compacted topic has fewer records than offsets). A range means the
 records that begin in it. The records themselves are counted as trainers used them,
-with the event times of the oldest and the newest ("at least" and "?": some, or all,
-were used by a version that did not count).
+with the event times of the oldest and the newest. ("at least": a version that did not
+count has used some of them. "?": it has used all of them.)
 
   --contains TOPIC/PARTITION/OFFSET, or PATH/OFFSET: is the record that begins
   there in the model, by which pass, or why not? Exits as grep does: 0 for yes,
-  1 for no, 2 when it cannot be said. Of a file the offset is the record's first
-  byte: no file is read, so that for a byte inside of a record the answer is about
-  a record that is not there, and may be another than for the one around it.
-  A broker's position may hold no record: the mark of a transaction, or a record
-  that was taken back. If the checkpoint does not tell, the source is asked, by the
-  spec of -f or of a master that runs.
+  1 for no, 2 when it cannot be said. In a file the offset is that of the record's
+  first byte. No file is read, so for a byte inside a record the answer may differ
+  from the answer for the record. A broker's position may hold no record: it may be
+  the mark of a transaction, or a record of an aborted one. If the checkpoint does
+  not tell, Headrace asks the source, with the spec of -f or of a running master.
   --diff B: what one model has and the other has not.
 
 For a folder of checkpoints it takes the newest.`,
@@ -96,7 +95,8 @@ func asGrep(err error) error {
 	return &f
 }
 
-// contains shows whether a record is in the model, and fails without a word if it is not.
+// contains shows whether a record is in the model. If it is not, the exit code says so
+// and no error text follows.
 func (a *app) contains(ctx context.Context, c *manifest.Checkpoint, record string, files []string) error {
 	ask, done, err := a.sourceOf(ctx, files)
 	if err != nil {
@@ -119,8 +119,8 @@ func (a *app) contains(ctx context.Context, c *manifest.Checkpoint, record strin
 	return nil
 }
 
-// sourceOf opens datasets by the specs of -f, else by those of a master, if one was named
-// or lives here. nil: neither is there.
+// sourceOf opens datasets with the specs of -f, else with those of the master that was
+// named or runs here. open is nil if there are neither.
 func (a *app) sourceOf(ctx context.Context, files []string) (open ckpt.OpenSource, done func(), err error) {
 	done = func() {}
 	if len(files) > 0 {

@@ -93,9 +93,9 @@ with headrace.dataset("events").batches(7) as stream, headrace.Checkpointer(sys.
     ck.save(step, {"step": np.int64(step)}).wait()
 `
 
-// Record by record: a topic with transactions that were taken back, read by Headrace and by
-// another client. The audit of the checkpoint says "yes" of what both have read, and of
-// nothing else.
+// Headrace and another client read a topic with aborted transactions, and are compared record
+// by record. The audit of the checkpoint says "yes" for what both have read, and for nothing
+// else.
 func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	backfillBatch = 70 // records that are written together, half of them to each partition
 )
 
-// liveSource is what a dataset goes on in once its files are read.
+// liveSource is the source in which a dataset goes on once its files are read.
 type liveSource struct {
 	// part is the source's part of the spec; it begins with record backfilled of each partition.
 	part func() string
@@ -216,7 +216,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Fatal(err)
 	}
 
-	// Of each checkpoint the audit says which records are in it: so many, and each once.
+	// The audit of each checkpoint has as many records as were stepped.
 	checkpoints := map[int64]string{}
 	for _, c := range decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) {
 		checkpoints[c.Step] = c.Path

@@ -17,11 +17,12 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check -f FILE [-n ROWS]",
 		Short: "Try a spec on its files and count errors by field",
 		Long: `Reads and decodes records of every dataset in the file, in this process, and
-says how many values of each field could not be decoded, with the first example. It needs
-no master, unless the records are pushed: then the master gives those of the dataset with
+says how many values of each field could not be decoded, with the first example. It exits
+with 1 if there are any.
+It needs no master, except for pushed records: the master gives those of the dataset with
 the spec's name that are not deleted.
-Exits with 1 if there was any. Of a dataset with a backfill it also shows where the two
-inputs meet: the last record of the history and the first ones of the topic.`,
+For a dataset with a backfill it also shows where the two inputs meet: the last record of
+the history and the first ones of the topic.`,
 		Example: `  headrace dataset check -f clicks.yaml -n 1000000`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

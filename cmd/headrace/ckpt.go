@@ -47,9 +47,9 @@ Checkpoints on storage stand first, then those in this node's memory, then the c
 that agents keep of other nodes' checkpoints in memory (docs/FLASH.md).
 Without a path: the cuts that the master keeps.
 
-Where the source has deleted what would be read again after going back to one,
-it says "not rewindable", or "with a loss" where on_loss: continue is set, and has
-a line for each range (docs/CUTS.md says which sources tell).`,
+Going back to a checkpoint reads later records again. If the source has deleted
+some of them, the list says "not rewindable" (with on_loss: continue: "with a loss")
+and has a line for each range. docs/CUTS.md says which sources tell.`,
 		Example: `  headrace ckpt list ckpt/
   headrace ckpt list                 what the master keeps
   headrace ckpt list ckpt/ -o json
@@ -154,7 +154,7 @@ func (a *app) ledger(ctx context.Context) (*ckpt.Ledger, error) {
 	return ckpt.NewLedger(reply), nil
 }
 
-// replicas asks the master for the copies of checkpoints in memory, if ledger could ask it.
+// replicas asks the master for the copies of checkpoints in memory, if ledger has reached one.
 func (a *app) replicas(ctx context.Context, path string, book *ckpt.Ledger) ([]ckpt.View, error) {
 	if book == nil {
 		return nil, nil

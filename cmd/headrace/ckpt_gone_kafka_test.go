@@ -45,9 +45,9 @@ func offsets(t *testing.T, g *view.Gone) lostAt {
 	return all
 }
 
-// On a real Kafka: docs/CUTS.md: "what it needs and the source has deleted" is told
-// of each checkpoint, range by range; going back there is refused or makes exactly
-// these excluded, as on_loss says.
+// On a real Kafka: each checkpoint shows the ranges that going back to it would need and
+// that the source has deleted (docs/CUTS.md). With on_loss: stop, going back is refused. With
+// continue exactly these ranges become excluded.
 func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -187,7 +187,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		t.Errorf("restored step %s; %d records came, %d were to come\n%s", restored, len(ids), len(want), up.err)
 	}
 
-	// All is settled, and the topic is deleted: who goes back needs it all the same.
+	// Everything is settled, and then the topic is deleted. Going back still needs its records.
 	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	w.nothingLeft()
 }
 
-// The blocks of a bit_exact dataset are dealt out, and what is gone of them is told
-// where it lies in Kafka; there is no going on without it.
+// A bit_exact dataset deals out blocks. The part of them that Kafka has deleted is named in
+// Kafka's offsets, and the dataset cannot go on without it.
 func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {

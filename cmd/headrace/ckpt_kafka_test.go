@@ -52,9 +52,9 @@ func (w *world) inModel(path string) (units int64, low map[int]int64, has func(p
 	}
 }
 
-// counted: a checkpoint's records, by its own count, are those of the n that it has:
-// record id lies in partition id % partitions at offset id / partitions, and is of
-// the time that events gave it.
+// counted checks the count of records in a checkpoint, and their oldest and newest time,
+// against the ids from 0 to n-1 that are in its model. Record id lies in partition
+// id % partitions at offset id / partitions, and events gave it its time.
 func (w *world) counted(path string, n, partitions int) {
 	w.t.Helper()
 	r := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json")).Datasets[0].Records

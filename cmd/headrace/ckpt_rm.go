@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// removing is what rm was told.
+// removing has the flags of rm.
 type removing struct {
 	keep            int
 	dryRun, offline bool
@@ -27,14 +27,14 @@ func (a *app) ckptRmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm CKPT...",
 		Short: "Remove checkpoints: first from the ledger, then the manifest, then the data",
-		Long: `Removes checkpoints. Each is first forgotten by its master, then its manifest is
-removed, durably, so that it does not count any more, and then its data. What
-stays, with the reason, whatever is asked: the newest that verifies (of each rank,
-for private), a pinned one, one that another needs, and one of a newer version.
+		Long: `Removes checkpoints. First the master forgets a checkpoint. Then its manifest is
+removed durably, so that it does not count any more, and then its data. Some always
+stay, and rm says why: the newest that verifies (with private: the newest of each
+rank), a pinned one, one that another needs, and one of a newer version.
 
 With --keep N the paths are folders of checkpoints, and all but the newest N are
-removed. A cut that the ledger keeps may be named by its id: where its files are
-gone already, because a framework has removed what it wrote, the ledger forgets it.`,
+removed. A cut that the ledger keeps may be named by its id. If its files are gone
+already, because a framework has removed them, the ledger forgets the cut.`,
 		Example: `  headrace ckpt rm ckpt/step-0000000100-9f3c00000000abcd
   headrace ckpt rm ckpt/ --keep 3 --dry-run
   headrace ckpt rm 9f3c00000000abcd         as headrace ckpt list names it`,
@@ -52,7 +52,7 @@ gone already, because a framework has removed what it wrote, the ledger forgets 
 	f := cmd.Flags()
 	f.IntVar(&r.keep, "keep", 0, "remove all but the newest N of each folder")
 	f.BoolVar(&r.dryRun, "dry-run", false, "say what would be removed, and remove nothing")
-	f.BoolVar(&r.offline, "offline", false, "ask no master: it will find out at the next restore")
+	f.BoolVar(&r.offline, "offline", false, "ask no master: its ledger learns of the removal at the next restore")
 	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -92,8 +92,8 @@ func (a *app) remove(ctx context.Context, paths []string, r *removing) (err erro
 }
 
 // forgetter makes the master's ledger forget a cut before its files go. Without a master
-// a removal is refused unless the user says --offline: a ledger that names a checkpoint
-// without files holds data at the source for nothing, until somebody restores.
+// a removal is refused unless the user says --offline: as long as the ledger names a
+// checkpoint that is gone, the source retains data for it in vain.
 func (a *app) forgetter(ctx context.Context, all ckpt.Chosen, offline bool) (forget func(cut.ID) error, closing func(), err error) {
 	if offline {
 		return func(cut.ID) error { return nil }, func() {}, nil

@@ -91,7 +91,7 @@ func (a *app) deadletterShow() *cobra.Command {
 			return a.show(l, l.Write)
 		}),
 	}
-	cmd.Flags().BoolVar(&raw, "raw", false, "only the record's bytes, as they are; of a row of Parquet, the row as JSON")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the record's bytes, as they are; for a row of Parquet: the row as JSON")
 	return cmd
 }
 
@@ -102,11 +102,11 @@ func (a *app) deadletterReplay() *cobra.Command {
 		Short: "Push dead letters into a dataset of the source landing",
 		Long: `Pushes the bytes of dead letters, as they are, into another dataset whose source is
 landing, for example one whose spec has the columns that these records need. Each
-record is one transaction that is named by its id, so that a second run of the same
-command adds nothing. The records stay excluded from their own dataset. Nothing is added
-to the bytes and nothing is taken away. A row of a Parquet file has no bytes of its own:
-it is pushed as one JSON object, so the other dataset needs format: json. If only the
-beginning of a record is kept, or nothing, it is refused, and then none is pushed.`,
+record is one transaction that is named by its id, so a second run of the same command
+adds nothing. The records stay excluded from their own dataset. Nothing is added to the
+bytes and nothing is taken away. A row of a Parquet file has no bytes of its own: it is
+pushed as one JSON object, so the other dataset needs format: json. If a dead letter
+keeps only the beginning of its record, or nothing, replay refuses and pushes no record.`,
 		Example: `  headrace deadletter replay clicks --all --into clicks-mended`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {

@@ -233,8 +233,8 @@ func TestReplayTakesNothingAwayFromARecord(t *testing.T) {
 }
 
 // A row of a Parquet file has no bytes of its own. Its letter has it as JSON, and replay pushes
-// that. A row of which nothing is kept is refused: an empty record in its place would be
-// invented.
+// that. Replay refuses a letter that keeps nothing of its row: an empty record in its place
+// would be invented.
 func TestRowsOfParquetFilesAreReplayedAsJSON(t *testing.T) {
 	w := newWorld(t)
 	b, err := os.ReadFile("../../internal/parquet/testdata/nulls/pages.parquet")

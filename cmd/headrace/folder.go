@@ -29,11 +29,11 @@ func (a *app) sameProject() error {
 		return err
 	}
 	return advice.Failed.Errorf("`job: "+project.Another(here, a.cfg.Job)+"` in "+config.DefaultFile+" here, or --job "+project.Another(here, a.cfg.Job)+", begins a job of this folder; --job "+a.cfg.Job+" goes on with that one",
-		"job %s was begun in %s, and this is %s: it has other records and checkpoints", a.cfg.Job, there, here)
+		"job %s was begun in %s, and this is %s: the job has the records and checkpoints of that other folder", a.cfg.Job, there, here)
 }
 
-// ownJob is the name for a job of folder, and where a job of the wanted name was begun if that
-// is elsewhere.
+// ownJob returns a name for a job of folder. If a job of the wanted name was begun in another
+// folder, the name is another one, and there is that folder.
 func (a *app) ownJob(folder, wanted string) (job, there string, err error) {
 	if a.cfg.From("state") != "" {
 		return wanted, "", nil

@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// silence freezes the broker of two datasets, one with an end and one without, and lets
-// it go on: status, describe and top say since when it does not answer, of both, and
-// then that it answers. part is the source's part of a spec, up to its end.
+// silence freezes the broker of two datasets, one with an end and one without. For both,
+// status, describe and top say since when it does not answer. After the thaw they no longer
+// say so. part is the source's part of a spec, up to its end.
 func (w *world) silence(part string, freeze, thaw func() error) {
 	t := w.t
 	t.Helper()
@@ -63,8 +63,8 @@ type breakable interface {
 // outlives freezes a broker for longer than an agent tries to read a lease (30 s), while a
 // trainer reads. status and top say since when it does not answer. Later it kills the broker
 // while the reader waits for its answer. The trainer gets each record once. part is the source's
-// part of a live dataset's spec, up to its end. add appends 64 batches of records, the first of
-// which has that number, and returns in how many of the source's units.
+// part of a live dataset's spec, up to its end. add appends 64 batches of records, numbered from
+// first on, and returns how many of the source's units they take.
 func (w *world) outlives(part string, b breakable, add func(first int) (units int64)) {
 	t := w.t
 	t.Helper()

@@ -56,8 +56,8 @@ func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 	}
 }
 
-// A block in which no record begins lies before one that is gone, in the same lease:
-// what was read before the loss is settled as a whole.
+// In one lease, a block in which no record begins lies before a block that is gone. The dataset
+// still ends: what was read before the loss is settled, with the empty block.
 func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T) {
 	w := newWorld(t)
 	const n = 300
@@ -85,8 +85,8 @@ func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T
 var changedRange = regexp.MustCompile(`b\.tsv changed after it was planned .* range \[\d+, \d+\)`)
 
 // Guarantee 7: "A file that changed or shrank after it was planned [...] stop the
-// dataset with an error that names the place and the exact range": whatever on_loss
-// says, for what is there now is not what was planned.
+// dataset with an error that names the place and the exact range", whatever on_loss
+// says: the present content is not what was planned.
 func TestAFileThatChangedStopsTheDatasetWhateverOnLossSays(t *testing.T) {
 	for _, onLoss := range []string{"stop", "continue"} {
 		t.Run(onLoss, func(t *testing.T) {

@@ -60,9 +60,9 @@ func keeps(t *testing.T, b *testbroker.Broker, topic string, keep time.Duration)
 	}
 }
 
-// Nobody reads, and Kafka is about to delete: the guard says so before, in the log,
-// in status, in top and as a metric, and never that there is more time than there
-// is. What is deleted then is excluded without anybody having asked for it.
+// Nobody reads, and Kafka is about to delete records. The guard says so before, in the log,
+// in status, in top and as a metric, and never promises more time than there is. The deleted
+// records are then excluded, although no reader has asked for them.
 func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{DeletesEvery: 500 * time.Millisecond})
 	if err != nil {

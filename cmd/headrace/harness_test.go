@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func buildAndRun(m *testing.M) int {
 	flag.Parse()
-	if signal.Ignored(os.Interrupt) { // as in the background of a shell: what starts up would not hear one
+	if signal.Ignored(os.Interrupt) { // in the background of a shell: our child processes would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	dir, err := os.MkdirTemp("", "hr")

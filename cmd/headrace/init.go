@@ -135,7 +135,7 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 
 type file struct{ name, text string }
 
-// writeAll writes all files or none: one that is there is not lost.
+// writeAll writes all files or none. Without force it writes over none that is there.
 func writeAll(folder string, files []file, force bool) error {
 	for _, f := range files {
 		there, err := exists(filepath.Join(folder, f.name))

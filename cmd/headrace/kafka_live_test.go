@@ -173,7 +173,7 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 		}
 	}
 	t.Logf("%d records; %d more that the killed trainer had in hand came again", len(ids), total-n)
-	lagIsZeroAt(t, b, master, n) // what a trainer that is killed has not stepped would wait for another
+	lagIsZeroAt(t, b, master, n) // before the kills: a killed trainer's unstepped records would stay in the lag
 	for _, p := range []*proc{trainers["b"], trainers["c"]} {
 		p.kill()
 	}

@@ -104,7 +104,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	up.until("all is listed", func() bool {
 		return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events"))
 	})
-	events(t, b, "events", partitions, n, 500) // behind the end that listing fixed
+	events(t, b, "events", partitions, n, 500) // after the end that listing fixed
 	first := w.pythonTrainer("a", 0, "--seconds", "0.01")
 	second := w.pythonTrainer("b", 1, "--seconds", "0.01")
 	first.until("a fifth of the data", func() bool { _, total := w.seen(); return total > n/5 })
@@ -140,7 +140,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 			t.Errorf("%s says\n%s", what, said)
 		}
 	}
-	// Another group is told before the process ends, however soon that is.
+	// A new group gets our progress before the process ends, even if it ends at once.
 	spec, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)

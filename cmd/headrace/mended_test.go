@@ -17,7 +17,7 @@ func TestRunGoesOnWithAFailedDatasetThatItsSpecRepairs(t *testing.T) {
 	w.write("data/b.tsv", "1\t1000000\t"+strings.Repeat("u", 500)+"\n")
 	tight := strings.Replace(clicksSpec, "{root: data}", "{root: data, max_record: 256B}", 1)
 	trainer := w.self("")
-	// stops runs until the dataset has failed, for which its trainers wait.
+	// stops runs until the dataset has failed. Its trainers then wait.
 	stops := func(spec string, more ...string) string {
 		t.Helper()
 		w.write("clicks.yaml", spec)

@@ -33,7 +33,7 @@ print("end", step, flush=True)
 `
 
 // trainedKeeping runs a trainer to its end, or to the step after which it is killed, and gives
-// the ids that it stepped. So many checkpoints are kept.
+// the ids that it stepped. keep is the number of checkpoints that it keeps.
 func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
 	w.t.Helper()
 	r := w.modelTrainer(stop, "newest", keep)
@@ -69,7 +69,8 @@ func steppedIn(t *testing.T, out string) iter.Seq[int] {
 	}
 }
 
-// modelTrainer runs one that restores a step, or the newest, and keeps so many checkpoints.
+// modelTrainer runs a trainer that restores the checkpoint of step to, or the newest, and keeps
+// that many checkpoints.
 func (w *world) modelTrainer(stop int, to string, keep int) result {
 	w.t.Helper()
 	return w.startProgram(w.python(), "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to, strconv.Itoa(keep)).wait()

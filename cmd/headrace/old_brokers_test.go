@@ -11,9 +11,9 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// catch_up.drop_older_than where the broker stamps the records: none can be made old, so they
-// become it while nobody reads. oldUnits is what 1,000 of them are in the source's unit. More
-// are appended as long as the trainer wants some, so it gets what is young on any machine.
+// catch_up.drop_older_than where the broker stamps the records. The test cannot write old
+// records, so it waits until they are old. 1,000 records are oldUnits of the source's unit. More
+// are appended as long as the trainer wants some, so it gets young records on any machine.
 func tooOldIsLeftOut(t *testing.T, source string, oldUnits int64, add func(ids []int)) {
 	const old = 1000
 	all := func(from, to int) (ids []int) {

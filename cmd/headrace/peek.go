@@ -39,7 +39,7 @@ are the first ones that are not deleted; the master gives them.`,
 			if err != nil {
 				return err
 			}
-			// Of a dataset with a backfill these are rows of the history; check shows both inputs.
+			// For a dataset with a backfill these are rows of the history; check shows both inputs.
 			rows, err := sample.First(cmd.Context(), spec.Inputs()[0], a.openQuick, n, columns)
 			if err != nil {
 				return err
@@ -66,8 +66,8 @@ func (a *app) openQuick(spec *dataset.Spec) (sources.Source, error) {
 	return a.openToRead(spec.ForALook(), o)
 }
 
-// openOwn is openQuick for a spec of -f: the same user brings the spec and the secret that
-// it names, so the spec's brokers are listed.
+// openOwn is openQuick for a spec of -f. The same user brings the spec and the secrets that
+// it names, so the spec's brokers count as listed in allow_broker.
 func (a *app) openOwn(spec *dataset.Spec) (sources.Source, error) {
 	if a.cfg.From("allow_broker") == "" {
 		if err := a.connect(spec.ReachOf().Addresses); err != nil {

@@ -120,9 +120,9 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 	frozen.nothingLeft()
 }
 
-// A TTL passes what nobody has read, and the broker deletes it. With on_loss: stop (the
-// default) the dataset stops and names the range and the way out; with continue exactly
-// these ledgers are excluded, and every other record is trained once.
+// A TTL moves the subscriptions past unread messages, and the broker deletes them. With
+// on_loss: stop (the default) the dataset stops and names the range and the way out. With
+// continue exactly these ledgers are excluded, and every other record is trained once.
 func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	b := pulsarClicks(t)
 	w := newWorld(t)

@@ -17,8 +17,8 @@ func (a *app) rewindCommand() *cobra.Command {
 		Use:   "rewind NAME --to CKPT",
 		Short: "Take a job back to a checkpoint",
 		Long: `Takes the job NAME back to a checkpoint: everything that is not in its model is
-pending again, and what was excluded stays so. Later checkpoints do not count any
-more. Trainers of that model are fenced and have to start again; brokers are told
+pending again, and excluded records stay excluded. Later checkpoints do not count any
+more. Trainers of that model are fenced and have to start again. Brokers are told
 the new progress before the verb ends.
 
 Records that the source has deleted cannot be read again. If the checkpoint needs
@@ -26,8 +26,8 @@ some of them, on_loss: stop refuses the rewind and names the ranges and what to 
 on_loss: continue excludes them. --dry-run tells which.
 
 --to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
-keeps, or ` + "`start`" + `. The files of a checkpoint are verified first; those that a
-framework carries nobody can look at.`,
+keeps, or ` + "`start`" + `. The files of a checkpoint are verified first. Headrace cannot
+see the file of a cut that a framework carries.`,
 		Example: `  headrace rewind ctr --to ckpt/step-0000000100-9f3c00000000abcd --dry-run
   headrace rewind ctr --to start`,
 		Args: cobra.ExactArgs(1),
@@ -69,7 +69,7 @@ func (a *app) rewind(ctx context.Context, c *client, job string, r *ckpt.Rewindi
 	return a.show(v, v.Write)
 }
 
-// verifies says why a checkpoint does not verify, and shows how far a long look is.
+// verifies returns why a checkpoint does not verify. It shows the progress if this takes long.
 func (a *app) verifies(ctx context.Context, c *manifest.Checkpoint) error {
 	return ckpt.Verifies(ctx, a.checkpointsOn(ctx), c, a.watch)
 }

@@ -63,7 +63,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 	root.SetErr(a.err)
 	root.SetIn(a.in)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // the flag is one of the verb that was meant
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // a mistyped verb: the flag belongs to the verb that was meant
 			return noSuchVerb(cmd, words)
 		}
 		hint := "see `" + cmd.CommandPath() + " --help`"
@@ -76,7 +76,7 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 		}
 		invalid, isValue := errors.AsType[*pflag.InvalidValueError](err)
 		if number, is := errors.AsType[*strconv.NumError](err); is && isValue {
-			return advice.Usage.Errorf(hint, "--%s: %q is no number that it can have", invalid.GetFlag().Name, number.Num)
+			return advice.Usage.Errorf(hint, "--%s: %q is no number that this flag takes", invalid.GetFlag().Name, number.Num)
 		}
 		return advice.Usage.Wrap(hint, err)
 	})
@@ -134,7 +134,7 @@ func (a *app) load(cmd *cobra.Command, defaults map[string]string) error {
 	return a.connect(cfg.AllowBrokers)
 }
 
-// connect registers the operator's connections, and the brokers that are listed.
+// connect registers the operator's connections, and the brokers that allow_broker lists.
 func (a *app) connect(brokers []string) (err error) {
 	if a.connections, err = connection.Parse(a.cfg.Connections, a.cfg.ConnectionsFile, brokers); err != nil {
 		return advice.Usage.Wrap("", err)

@@ -230,7 +230,7 @@ func (a *app) supervise(ctx context.Context, f *runFlags, args []string, job job
 	if path := a.cfg.Target().TokenPath(); a.cfg.Token == "" && readable(path) {
 		env = append(env, "HEADRACE_TOKEN_FILE="+path)
 	}
-	// The checkpoints that they leave in memory are told from those of others by this.
+	// This name tells the checkpoints that they leave in memory from those of other runs.
 	left := memory.Left{Job: job.name, Run: rand.Text()}
 	env = append(env, "HEADRACE_RUN="+left.Run)
 	// Trainers get a signal once, through Signals. So this context does not end with the

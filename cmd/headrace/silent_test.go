@@ -31,8 +31,8 @@ func silentBroker(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// lostBroker is as one whose machine is gone: connecting to it never ends. It listens
-// with room for no connection more.
+// lostBroker acts like a broker whose machine is gone: connecting to it never ends. Its
+// queue of connections is full.
 func lostBroker(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -30,7 +30,7 @@ func resumeFlag(cmd *cobra.Command, resume *bool) {
 // applyAtStart applies -f, and tells the user of a second run what was there before. A
 // dataset that has failed goes on if the user asks, or if its spec changes in a field that
 // says what to do with the records that stopped it. run's master ends with its trainers, so
-// that there may be no other moment for `headrace resume`.
+// the user may have no other moment for `headrace resume`.
 func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
 	for _, d := range at.docs {
 		was, err := describe(ctx, c, d.Spec.Name)
@@ -69,7 +69,7 @@ func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
 	return nil
 }
 
-// nothingKept asks whether a trainer that starts begins with nothing.
+// nothingKept asks whether a trainer that starts now begins with an untrained model.
 func nothingKept(ctx context.Context, c *client) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -21,8 +21,8 @@ func (a *app) putter(url string) (push.Putter, error) {
 
 type bucketPutter struct{ *s3.Bucket }
 
-// PutNew takes an object that is there already for its own: its client has tried again
-// after an answer was lost. Nobody else has the key, and the commit checks the object.
+// PutNew counts an object that is there already as written: an earlier try wrote it, and
+// its answer was lost. Nobody else has the key, and the commit checks the object.
 func (p bucketPutter) PutNew(ctx context.Context, key string, data []byte) error {
 	switch err := p.Bucket.PutNew(ctx, key, data); {
 	case errors.Is(err, storage.ErrExists):
