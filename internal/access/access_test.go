@@ -169,7 +169,7 @@ func TestPagesAreForTheirRolesAndOnlyHealthIsOpen(t *testing.T) {
 			}
 		}
 	}
-	// A wrong token is told also to a caller that has proven another one.
+	// A wrong token is refused, even if the caller has proven another one.
 	r := httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil)
 	r = r.WithContext(WithCaller(r.Context(), Caller{"a viewer", Viewer}))
 	for token, code := range map[string]int{"": http.StatusForbidden, tokens["wrong"]: http.StatusUnauthorized, tokens[OwnerFile]: http.StatusOK} {

@@ -15,7 +15,7 @@ import (
 // ID names a token without telling it: a caller says which token it will prove.
 type ID [16]byte
 
-// IDOf is the name of a token.
+// IDOf returns the ID of a token.
 func IDOf(token string) ID {
 	sum := hmac.New(sha256.New, []byte("headrace token id"))
 	sum.Write([]byte(token))

@@ -1,6 +1,7 @@
 // Package access decides which caller may do what at a master or an agent. A caller
 // proves a token or shows a certificate; either gives it roles. The tables in this package
-// say which role each call and each page needs. What is not in a table needs every role.
+// say which role each call and each page needs. A call that is not in the table is refused to
+// everybody. A page that is not in the table needs the role operator.
 //
 // It opens no connection: link exchanges the proofs, and master and cmd ask for decisions.
 //

@@ -38,7 +38,8 @@ var calls = map[string]Roles{
 	headracev1.Peers_Meet_FullMethodName: Agent,
 	headracev1.Peers_List_FullMethodName: seers,
 
-	// Of agents, for each other: what lies in memory is the model.
+	// Agents make these calls to each other. A checkpoint in memory is the model, so nobody else
+	// may make them.
 	headracev1.Replicas_Keep_FullMethodName:   Agent,
 	headracev1.Replicas_Look_FullMethodName:   Agent,
 	headracev1.Replicas_Check_FullMethodName:  Agent,
@@ -52,7 +53,8 @@ var calls = map[string]Roles{
 	headracev1.Checkpoints_Rewind_FullMethodName: Operator,
 }
 
-// pages says the same of HTTP. A path that ends with / is all below it; 0 is open to all.
+// pages says the same for HTTP. A path that ends with / stands for all pages below it. 0 is open
+// to everybody.
 var pages = map[string]Roles{
 	"/healthz":      0, // for probes, which have no token; it says "ok" or why not
 	"/readyz":       seers,
@@ -63,7 +65,7 @@ var pages = map[string]Roles{
 }
 
 // neededForCall says which roles may make a call, and whether the table has it. A call
-// that is not in the table is nobody's.
+// that is not in the table is refused to everybody.
 func neededForCall(method string) (Roles, bool) {
 	r, ok := calls[method]
 	return r, ok

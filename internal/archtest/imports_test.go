@@ -89,7 +89,8 @@ var rules = []struct {
 	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
-	// Nor in its verdict: a checkpoint is judged as any reader of the format would.
+	// The chaos test has no ledger in its verdict. It judges a checkpoint as any reader of the
+	// format would.
 	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/link", "internal/chunk", "internal/proof/child", "internal/proof/testbroker", "internal/remoting", "flashckpt/manifest", "flashckpt/memory", "flashckpt/audit", "shardsvc/cut"}},
 	{"internal/proof/demo/pushconsumer", nil}, // the rival is the official client and nothing of ours
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},

@@ -7,9 +7,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/planted"
 )
 
-// A change of the source that moves what a planted bug changes fails here, and says
-// which bug's file to bring up to date. `make test-planted` then shows that the bug
-// is still found.
+// If a change of the source moves the lines that a planted bug changes, this test fails and
+// says which bug's file to update. `make test-planted` then shows that the bug is still found.
 func TestEachPlantedBugFitsTodaysSource(t *testing.T) {
 	bugs, err := planted.Bugs()
 	if err != nil {

@@ -94,9 +94,10 @@ func TestTheViewChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRoomsAskOnlyWhatIsOffered: a room calls only those methods of another room, and of what
-// that room hands it, that shardsvc/doc.go lists. The core, which distributes the parts of a
-// message, may call any method, and the view any method of what it reads.
+// TestRoomsAskOnlyWhatIsOffered: shardsvc/doc.go lists the methods that a room offers, and those
+// of the values that it hands out. Other rooms call no others. Two exceptions: the core, which
+// distributes the parts of a message, may call any method; the view may call any method of what
+// it reads.
 func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	offered := docLists(t, " offers:", " offer:")
 	asked := map[string]map[string]bool{}
@@ -129,8 +130,8 @@ func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	}
 }
 
-// docLists gives the words of each list in shardsvc/doc.go whose heading ends so, by the room that
-// the heading names.
+// docLists gives the words of each list in shardsvc/doc.go whose heading ends with one of ends,
+// by the room that the heading names.
 func docLists(t *testing.T, ends ...string) map[string][]string {
 	doc, err := os.ReadFile("../../shardsvc/doc.go")
 	if err != nil {

@@ -45,8 +45,8 @@ var retired = []struct {
 		exported{folder: "sources", name: "Index", field: true}},
 }
 
-// Of leases "hold" stays the word: a worker holds a lease, and what it held it asserts again.
-// These folders are about leases.
+// For leases "hold" stays the word: a worker holds a lease, and asserts what it held after a
+// restart of the master. These names are about leases.
 var ofLeases = map[string][]string{
 	"api/headrace/v1": {"Held", "HeldReply", "GetHeld"},
 	"shardsvc":        {"Held", "ReplyHeld", "ReportHeldRefused"},

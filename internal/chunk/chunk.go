@@ -33,7 +33,7 @@ const magic = "HRC1"
 
 var le = binary.LittleEndian
 
-// zstd's coders may be used by many at once. They are made at their first use.
+// Many goroutines may use zstd's coders at once. They are made at their first use.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
@@ -186,13 +186,14 @@ func inflate(h Header, body []byte) ([]byte, error) {
 	return nil, fmt.Errorf("codec %d is not known to this version", h.Codec)
 }
 
-// zlibMost is how many times smaller zlib makes bytes at most, about. A header that says more
-// is not believed: no memory is taken for it.
+// zlibMost is about the highest ratio at which zlib compresses. A header that claims a higher
+// one gets no memory for it.
 const zlibMost = 1100
 
 var unzlibers sync.Pool // zlib's readers: each has a window of 32 KiB and its tables
 
-// unzlib gives what size says, or if there is more, a byte more.
+// unzlib inflates body. The result has at most size+1 bytes; size+1 means that body has more
+// than size.
 func unzlib(body []byte, size int) (raw []byte, err error) {
 	in := bytes.NewReader(body)
 	r, _ := unzlibers.Get().(io.ReadCloser)
@@ -218,7 +219,7 @@ func unzlib(body []byte, size int) (raw []byte, err error) {
 	return raw[:n], nil
 }
 
-// Record is record i. Its slices are the chunk's: do not change them.
+// Record returns record i. Its slices are parts of the chunk: do not change them.
 func (o *Opened) Record(i int) Record {
 	var r Record
 	_, _ = r.read(o.raw[o.starts[i]:o.starts[i+1]]) // Open has read it

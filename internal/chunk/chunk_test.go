@@ -190,7 +190,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(build(some(rand.New(rand.NewPCG(3, 4)), 20)))
 	f.Add(header(None, 1, 3, []byte{0, 1, 'x'}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// The checksums are right, so that what is inside of them is tried.
+		// The checksums are made right, so that the bytes under them are tested.
 		if len(b) >= HeaderSize {
 			b = bytes.Clone(b)
 			copy(b, magic)

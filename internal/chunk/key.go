@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// KeyOf finds the key of a JSON record by a JSON Pointer. A text is its own bytes; any other
-// value is its JSON. A record without the value has no key.
+// KeyOf finds the key of a JSON record by a JSON Pointer. The key of a string is its bytes. The
+// key of any other value is its JSON. A record without the value has no key.
 func KeyOf(pointer string, record []byte) ([]byte, error) {
 	at := json.RawMessage(record)
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

@@ -111,7 +111,7 @@ func ParseLocator(s string) (l Locator, k Key, err error) {
 // Name is what people call the chunk.
 func (k Key) Name() string { return path.Base(k.String()) }
 
-// Fits is nil if b, which begins a chunk, is of the chunk that the locator names.
+// Fits is nil if b is the beginning of the chunk that the locator names.
 func (l Locator) Fits(b []byte) error {
 	h, err := ReadHeader(b)
 	if err == nil && (h.Sum != l.Sum || h.Records != l.Records || int64(HeaderSize+h.Body) != l.Size) {
@@ -120,9 +120,9 @@ func (l Locator) Fits(b []byte) error {
 	return err
 }
 
-// FirstOf is the fallback of PartitionOf with which a transaction begins. It counts up with each
-// chunk. It differs between transactions: otherwise all that are smaller than a chunk would go
-// to partition 0.
+// FirstOf returns the fallback (see PartitionOf) for the first chunk of a transaction. Each
+// further chunk adds 1. The first one differs between transactions: otherwise all transactions
+// that are smaller than a chunk would go to partition 0.
 func FirstOf(transaction string) int {
 	return int(crc32.ChecksumIEEE([]byte(transaction)) & math.MaxInt32)
 }

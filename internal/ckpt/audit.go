@@ -35,7 +35,7 @@ func (v *About) write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s\n%sstep %d, epoch %d, job %s, %s, cut %s\n", v.Path, rank, v.Step, v.Epoch, v.Job, v.Model, v.Cut)
 	if !v.Exact {
-		fmt.Fprintln(w, "not exact: yields were not held while it was saved, so the model may hold more than this")
+		fmt.Fprintln(w, "not exact: yields were not paused while it was saved, so the model may hold more than this")
 	}
 }
 
@@ -168,7 +168,7 @@ func amount(unit string) string {
 	return unit
 }
 
-// without says how many positions held no record, where all are told.
+// without says how many positions held no record, if all records were counted.
 func (d *auditDataset) without() string {
 	if d.Unit != "records" || len(d.Other) > 0 || d.Records == nil || d.Records.Untold > 0 || d.Records.Rows >= d.Units {
 		return ""

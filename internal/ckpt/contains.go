@@ -44,7 +44,7 @@ func Contains(ctx context.Context, c *manifest.Checkpoint, text string, ask Open
 			known = known || n == r.Segment || strings.HasSuffix(n, "/"+r.Segment)
 		}
 		if !known {
-			return v, advice.NotFound.Errorf(suggest.Hint(r.Segment, names, "files or partitions"), "the checkpoint knows nothing called %s (of a file that was listed after it was saved, nothing is in the model)", r.Segment)
+			return v, advice.NotFound.Errorf(suggest.Hint(r.Segment, names, "files or partitions"), "the checkpoint knows nothing called %s (a file that was listed after the checkpoint was saved has nothing in the model)", r.Segment)
 		}
 		v.Found = []audit.Where{} // the file is known, the offset is not: it was not listed then
 	}
@@ -89,7 +89,7 @@ func writeWhere(w io.Writer, f *audit.Where) {
 	for _, p := range f.Passes {
 		line := map[string]string{"in": "in the model", "out": "not in the model", "excluded": "excluded", "dropped": "dropped: not in the model",
 			"settled": "this position is settled; whether a record was there is not known here (give the dataset's spec with -f, or ask while a master runs)",
-			"empty":   "this position is settled, and holds no record: it is a transaction's mark, or of a transaction that was taken back"}[p.State]
+			"empty":   "this position is settled, and holds no record: it is a transaction's mark, or a record of an aborted transaction"}[p.State]
 		if p.Vague {
 			line += ", if it is not one of those that were dropped by choice"
 		}

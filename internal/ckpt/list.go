@@ -14,7 +14,7 @@ import (
 // View is one checkpoint of a folder.
 type View struct {
 	Path      string     `json:"path"`  // of its manifest
-	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is, its files were not read | memory: it lies in a node's memory | replica: a copy of one lies in another node's
+	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is whole, its files were not read | memory: it lies in a node's memory | replica: a copy of one lies in another node's
 	Reason    string     `json:"reason"`
 	Job       string     `json:"job"`
 	Model     string     `json:"model"`
@@ -35,7 +35,7 @@ type View struct {
 	Ledger    string     `json:"ledger"` // bound | frozen | carried | memory | voided | unknown | another job's; "": no master was asked
 
 	Rewindable *bool      `json:"rewindable"` // null: the ledger does not know it
-	Gone       *view.Gone `json:"gone"`       // null: nothing of what comes behind it, as far as is known
+	Gone       *view.Gone `json:"gone"`       // null: no record that would be read again, as far as is known
 }
 
 func ViewOf(c *manifest.Checkpoint, b *Ledger) View {
@@ -69,8 +69,8 @@ func List(all []manifest.Checkpoint, b *Ledger) []View {
 	return views
 }
 
-// WriteList prints the checkpoints of the folder path. Below them it prints why one does
-// not count, and what was deleted at the source that going back to one would need.
+// WriteList prints the checkpoints of the folder path. Below them it prints why a checkpoint
+// does not count, and the deleted ranges that going back to one would need.
 func WriteList(w io.Writer, views []View, path string, ledger bool) {
 	if len(views) == 0 {
 		fmt.Fprintf(w, "no checkpoints in %s\n", path)

@@ -64,8 +64,8 @@ func rewinds(t *testing.T, k *keeper, r Rewinding) error {
 	return err
 }
 
-// Guarantee 3: what was answered survives power loss. Who renamed the manifest may
-// have died before its folder was synced.
+// Guarantee 3: what was answered survives power loss. The process that renamed the manifest
+// may have died before it synced the folder.
 func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	path := filepath.Join(folder, manifest.FileName)
@@ -78,8 +78,7 @@ func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 	}
 }
 
-// A frozen cut is one whose checkpoint was never finished, for all that the master
-// knows.
+// The master does not know whether the checkpoint of a frozen cut was ever finished.
 func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
 	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	there := filepath.Join(folder, manifest.FileName)

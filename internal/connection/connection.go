@@ -1,8 +1,8 @@
-// Package connection decides to which brokers a secret is sent. The operator registers
-// connections by name: addresses, TLS, login. A spec names one. It does the same for buckets (store.go) and
-// schema registries (registry.go). A spec that comes with an
-// address of its own may name a secret only if the operator has listed that address:
-// otherwise whoever may apply a spec could send any secret of the master anywhere.
+// Package connection decides to which brokers, buckets (store.go) and schema registries
+// (registry.go) a secret is sent. The operator registers connections by name: addresses, TLS,
+// login. A spec names one. A spec with a broker's address of its own may name a secret only if
+// the operator has listed that address: otherwise everybody who may apply a spec could send any
+// secret of the master anywhere.
 //
 // It knows no kind of source: each kind says what its part of a spec reaches. Only cmd
 // uses it.

@@ -73,7 +73,7 @@ func (p *place) check() error {
 	case dataset.RegistryURL(p.URL) != "":
 		return fmt.Errorf("registry.url: it %s; write it as in https://registry:8081", dataset.RegistryURL(p.URL))
 	case hasPassword && hasToken:
-		return fmt.Errorf("registry: of a password and a token only one goes")
+		return fmt.Errorf("registry: give a password or a token, not both")
 	case hasPassword != (p.User != ""):
 		return fmt.Errorf("registry.user: user and password go together: name the password with password_env (a variable that begins with %s) or password_file", dataset.SecretPrefix)
 	case p.PasswordEnv != "" && p.PasswordFile != "" || p.TokenEnv != "" && p.TokenFile != "":

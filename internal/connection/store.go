@@ -67,7 +67,7 @@ func (s *store) check() error {
 	}
 	switch {
 	case ways > 1:
-		return fmt.Errorf("s3: of access_key, profile and anonymous only one goes: the credentials come from one place")
+		return fmt.Errorf("s3: give only one of access_key, profile and anonymous: the credentials come from one place")
 	case s.AccessKey != "" && (s.KeyEnv == "") == (s.KeyFile == ""):
 		return fmt.Errorf("s3.access_key: name its secret with secret_key_env (a variable that begins with %s) or secret_key_file", dataset.SecretPrefix)
 	case s.AccessKey == "" && s.KeyEnv+s.KeyFile != "":
@@ -96,8 +96,8 @@ func (b *Book) Objects(connection, url string, allowedRoots []string) (storage.O
 	return b.Bucket(connection, url, allowedRoots)
 }
 
-// Checkpoints opens a folder of checkpoints, s3://bucket/prefix: with the connection whose
-// prefixes name it most closely, else with what the environment says.
+// Checkpoints opens a folder of checkpoints, s3://bucket/prefix. It uses the connection with the
+// longest prefix of url, else the credentials of the environment.
 func (b *Book) Checkpoints(url string) (*s3.Bucket, error) {
 	by, longest := "", ""
 	for name, s := range b.stores {
@@ -113,12 +113,12 @@ func (b *Book) Checkpoints(url string) (*s3.Bucket, error) {
 	return b.Bucket(by, url, nil)
 }
 
-// Bucket opens s3://bucket/prefix with a connection, or with what the environment says if
-// the URL is in an allowed root.
+// Bucket opens s3://bucket/prefix with a connection, or with the credentials of the environment
+// if the URL is in an allowed root.
 func (b *Book) Bucket(connection, url string, allowedRoots []string) (*s3.Bucket, error) {
 	if connection == "" {
 		if !slices.ContainsFunc(allowedRoots, func(r string) bool { return strings.HasPrefix(r, "s3://") && s3.Below(r, url) }) {
-			return nil, fmt.Errorf("it is refused: whoever writes a spec may not use the credentials of master and agents for any bucket; start them with --allow-root %s, or register a connection and write `connection: NAME`", url)
+			return nil, fmt.Errorf("it is refused: a spec may use the credentials of master and agents only for buckets that the operator allows; start them with --allow-root %s, or register a connection and write `connection: NAME`", url)
 		}
 		return s3.Open(s3.Config{}, url)
 	}

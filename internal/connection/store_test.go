@@ -52,7 +52,7 @@ func TestMistakesInConnectionsToS3AreNamed(t *testing.T) {
 		"x: {s3: {access_key: a}}":                 "secret_key_env",
 		"x: {s3: {access_key: a, secret_key: b}}":  "s3.secret_key: no such field",
 		"x: {s3: {secret_key_env: HEADRACE_A}}":    "go with access_key",
-		"x: {s3: {profile: a, anonymous: true}}":   "only one goes",
+		"x: {s3: {profile: a, anonymous: true}}":   "give only one of",
 		"x: {s3: {prefixes: [lake]}}":              "s3.prefixes",
 		"x: {s3: {path_style: perhaps}}":           "s3: ",
 		"x: {s3: [a]}":                             "must be a mapping",

@@ -40,7 +40,7 @@ func (s *Spec) IsBackfill(identity string) bool {
 	return s.Backfill != nil && sources.KindOf(identity) == s.Backfill.Source.Kind().Name
 }
 
-// InputOf is the input that a partition is of.
+// InputOf returns the input to which a partition belongs.
 func (s *Spec) InputOf(identity string) *Spec {
 	all := s.Inputs()
 	if s.IsBackfill(identity) {
@@ -69,8 +69,8 @@ func (r *Reader) backfill(n *yaml.Node, path string, s *Spec) {
 	r.Mapping(n, path, members)
 }
 
-// fill sets the defaults of a backfill: what its decode block leaves out is that of the
-// dataset.
+// fill sets the defaults of a backfill: what its decode block leaves out is taken from the
+// dataset's.
 func (b *Backfill) fill(s *Spec) {
 	if b.Source != nil {
 		b.Source.Fill()
@@ -95,7 +95,7 @@ func (b *Backfill) fill(s *Spec) {
 	d.fill()
 }
 
-// inOrderOf are columns in the order of others with the same names.
+// inOrderOf sorts columns as others with the same names are sorted.
 func inOrderOf(others, columns []Column) []Column {
 	at := map[string]int{}
 	for i, c := range others {
@@ -124,7 +124,7 @@ func (c *Check) backfill(s *Spec) {
 		return
 	}
 	if s.Source == nil {
-		return // nothing is checked but that
+		return // the missing source is reported elsewhere, and nothing else
 	}
 	if s.Source.Kind().Name == b.Source.Kind().Name {
 		c.Fail("backfill", "", "comes before a live source of another kind, and both are "+b.Source.Kind().Name, "files that come later need no backfill: write one files: with end: never")

@@ -69,7 +69,7 @@ const (
 func (c *Check) bad(s *Spec) {
 	c.Among("on_crash", s.OnCrash, "", OnCrashIsolate)
 	if s.Isolates() && s.BitExact != nil {
-		c.Fail("on_crash", OnCrashIsolate, "does not go with bit_exact: batches of one record are other batches", "remove one of them")
+		c.Fail("on_crash", OnCrashIsolate, "does not go with bit_exact: suspect records come again in batches of one record, which changes the batches", "remove one of them")
 	}
 	if !s.LeavesOut() {
 		if s.MaxBad != "" {

@@ -39,7 +39,7 @@ func (c *Column) binaryField(dtype DType) Field {
 	return f
 }
 
-// fillBinary lays the columns without an offset behind the one before them.
+// fillBinary places each column without an offset right after the column before it.
 func (d *DecodeSpec) fillBinary() {
 	next, end := 0, 0
 	for i := range d.Columns {

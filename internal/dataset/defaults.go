@@ -2,8 +2,8 @@ package dataset
 
 import "time"
 
-// Defaults of everything that a spec may leave out and that is not the source's:
-// sizes of leases and blocks are its kind's (sources.Sizes).
+// Defaults of the optional fields outside the source's part. The default sizes of leases and
+// blocks belong to the kind of source (sources.Sizes).
 const (
 	defaultPasses  = 1
 	defaultOrder   = "any"
@@ -33,7 +33,7 @@ func defaultSpec() *Spec {
 // fillSizes sets the defaults that depend on the source's unit.
 func (s *Spec) fillSizes() {
 	if s.Source == nil {
-		return // nothing is checked but that
+		return // the missing source is reported, and nothing else
 	}
 	d := s.Kind().Sizes
 	block, initial, least, most := Size(d.Block), Size(d.Initial), Size(d.Min), Size(d.Max)

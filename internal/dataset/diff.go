@@ -24,8 +24,8 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s -> %s", c.Field, orElse(c.Old, "(not set)"), orElse(c.New, "(not set)"))
 }
 
-// Repaired names the changes because of which a dataset of that spec, which has failed, may go
-// on. If another version wrote the spec, there is none: the user decides.
+// Repaired names the changes that let a failed dataset with the old spec go on. If another
+// version wrote the old spec, it names none: the user decides.
 func Repaired(yaml string, new *Spec) (changes []string) {
 	old, err := Parse([]byte(yaml), "")
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *Spec) JSON() ([]byte, error) {
 	return text, nil
 }
 
-// MarshalJSON writes the source's part behind the name, under the name of its kind.
+// MarshalJSON writes the source's part after the name, under the name of its kind.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	type plain Spec
 	rest, err := marshal(plain(s))

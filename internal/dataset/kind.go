@@ -103,7 +103,8 @@ type Traits struct {
 	// AtSource says, for people, what the dataset has at its source and is removed with it:
 	// "subscriptions clicks and clicks-retain of topic". "": nothing.
 	AtSource string
-	// DeletesAfter: what was read is deleted at the source, not before this time; 0: it is not.
+	// DeletesAfter: records that were read are deleted at the source, after this time at the
+	// earliest; 0: never.
 	DeletesAfter time.Duration
 	Folders      []string // on this machine that must be allowed for it to be read
 }

@@ -5,7 +5,7 @@ import "time"
 // Spec is one dataset as applied, defaults filled in.
 type Spec struct {
 	Name     string     `json:"name" yaml:"name"`
-	Source   Part       `json:"-"` // written and stored behind the name, under the name of its kind
+	Source   Part       `json:"-"` // written and stored after the name, under the name of its kind
 	Decode   DecodeSpec `json:"decode" yaml:"decode"`
 	Passes   int        `json:"passes" yaml:"passes"` // default 1
 	Order    string     `json:"order" yaml:"order"`   // any (default) | strict
@@ -22,7 +22,7 @@ type Spec struct {
 	// old.
 	Backfill *Backfill `json:"backfill,omitempty" yaml:"backfill"`
 	CatchUp  CatchUp   `json:"catch_up,omitzero" yaml:"catch_up"`
-	Resume   string    `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not say it; "": as the model kind has it
+	Resume   string    `json:"resume,omitempty" yaml:"resume"` // bound | acked | start: for processes that do not choose; "": the default of the model kind
 }
 
 // GuardSpec: when to warn that a broker will delete what is not read yet.
@@ -80,7 +80,7 @@ type Column struct {
 	// $timestamp, $tombstone, for any format.
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
-	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: behind the column before it
+	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: after the column before it
 	Shape   []int    `json:"shape,omitempty" yaml:"shape"`     // elements that follow each other, row-major: of binary, of a feature, of a list; binary: of bytes, how many
 	DType   string   `json:"dtype" yaml:"dtype"`               // bool int32 int64 float32 float64 string bytes
 	Default *string  `json:"default,omitempty" yaml:"default"` // as text, parsed by dtype (of a hashed column: the number itself, it is not hashed); used where the value is missing (and on errors with on_error: default)
@@ -102,8 +102,8 @@ type Shuffle struct {
 	Block Size   `json:"block" yaml:"block"` // units (bytes for files); default 256KiB
 }
 
-// BitExact: the same batches whatever the number of workers. Block i of the order
-// is virtual rank i mod VirtualRanks's, and each reads its own in order.
+// BitExact: the same batches whatever the number of workers. Block i of the order belongs to
+// virtual rank i mod VirtualRanks. Each virtual rank reads its own blocks in order.
 type BitExact struct {
 	VirtualRanks int  `json:"virtual_ranks" yaml:"virtual_ranks"`
 	Block        Size `json:"block" yaml:"block"` // without shuffle; default 256KiB

@@ -163,11 +163,11 @@ func (c *Check) bitExact(s *Spec) {
 	case s.Live():
 		c.Fail("bit_exact", "", "does not go with "+c.source.Name+".end: never: what has no end is not dealt out in blocks", "name an end, as in end: latest")
 	case c.source.Name != "" && s.Source.Traits().Progress != "":
-		c.Fail("bit_exact", "", "does not go with "+c.source.Name+"."+s.Source.Traits().ProgressField+": what is done of dealt out blocks is no offset of a partition", "remove one of them")
+		c.Fail("bit_exact", "", "does not go with "+c.source.Name+"."+s.Source.Traits().ProgressField+": the progress in dealt out blocks is no offset of a partition", "remove one of them")
 	case s.Order == "strict":
-		c.Fail("bit_exact", "", "does not go with order: strict: each virtual rank is read in order as it is", "remove one of them")
+		c.Fail("bit_exact", "", "does not go with order: strict: bit_exact reads each virtual rank in order already", "remove one of them")
 	case s.OnLoss == "continue":
-		c.Fail("bit_exact", "", "does not go with on_loss: continue: batches without lost records are others", "remove one of them")
+		c.Fail("bit_exact", "", "does not go with on_loss: continue: without lost records the batches would differ", "remove one of them")
 	case x.Block < 1:
 		c.Fail("bit_exact.block", x.Block.String(), "must be 1 or more", "")
 	case s.Shuffle != nil && x.Block != s.Shuffle.Block:

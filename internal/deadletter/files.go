@@ -67,7 +67,7 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 		err = file.Sync()
 	}
 	if err != nil {
-		// All of them are written again: those for which there was room must not stay.
+		// The caller writes all lines again, so the ones that found room must not stay.
 		return errors.Join(err, file.Truncate(end))
 	}
 	return f.sync(root)
@@ -99,7 +99,7 @@ func whole(file *os.File) (int64, error) {
 	}
 	i := bytes.LastIndexByte(tail, '\n')
 	if i < 0 && end > int64(len(tail)) {
-		return 0, fmt.Errorf("it ends with no line of dead letters: move the file away")
+		return 0, fmt.Errorf("its end is not a line of dead letters: move the file away")
 	}
 	if keep := end - int64(len(tail)) + int64(i) + 1; keep < end {
 		return keep, file.Truncate(keep)

@@ -144,8 +144,8 @@ type walkState struct {
 	// Of Protobuf.
 	counters []int32 // of elements
 	stamps   []stamp
-	stack    []int // how long lists were when the elements began in which the walk is
-	frame    int   // where those of the innermost element begin
+	stack    []int // lengths of lists: for each element that the walk is in, from its beginning
+	frame    int   // where the lengths of the innermost element begin in stack
 }
 
 // aimCells points the cells at a builder.

@@ -141,8 +141,8 @@ func (d *Decoder) feed(batch *sources.Batch, from int) error {
 	return nil
 }
 
-// fits says why columns cannot be made of what the file has there. It is the file that is
-// wrong for the spec, not a record.
+// fits says why columns cannot be made of a field of the file. Then the file does not suit the
+// spec; no single record is at fault.
 func (d *Decoder) fits(src int, col *sources.Column) error {
 	for _, c := range d.columns {
 		if !slices.Contains(c.sources, src) {
@@ -199,9 +199,9 @@ func (d *Decoder) resetErrors(all []uint64) {
 	}
 }
 
-// putRows writes n rows of every column from row on. It returns how many are good, and what
-// is wrong with the one that follows them, or that there is no room for it: then no more
-// than a frame's bytes have been written, and those of one value.
+// putRows writes n rows of every column from row on. It returns how many are good. bad is what is
+// wrong with the row after them. full means that there is no room for that row: at most a frame's
+// bytes and those of one more value have been written then.
 func (d *Decoder) putRows(b *Builder, row, n int) (good int, bad *fault, full bool) {
 	base := d.columnar.row
 	d.columnar.room = d.maxFrame - frameReserve - row*d.layout.RowSize()

@@ -254,7 +254,7 @@ func unsigned[D element](c *column, in []uint64, out []D) (errs []string) {
 	return errs
 }
 
-// words64 and words32 copy numbers out, for the bytes need not be aligned.
+// words64 and words32 copy numbers out, because the bytes may not be aligned.
 func words64(b []byte, first, n int) []uint64 {
 	b = b[8*first : 8*(first+n)]
 	if n == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0 {

@@ -1,7 +1,7 @@
 // Package decode turns record bytes into columns of a frame.Builder, as a dataset's spec
-// says. It reads CSV, TSV, JSON lines, plain lines, raw bytes, tf.Example, Avro,
-// Protobuf and records of a fixed layout. It is the hot path: nothing is allocated per record, fields are scanned 8 bytes
-// at a time, and strings are hashed where they lie.
+// says. It reads CSV, TSV, JSON lines, plain lines, raw bytes, tf.Example, Avro, Protobuf and
+// records of a fixed layout. It is the hot path: nothing is allocated per record, fields are
+// scanned 8 bytes at a time, and strings are hashed where they lie.
 //
 // It knows schemas, not protos; it reads no files and keeps no positions. Its
 // input is untrusted: each scanner accepts and rejects what encoding/csv,
@@ -28,8 +28,8 @@
 //	              them; cell.go the places in a row that their values go to
 //	avroplan.go   an Avro schema as a program; avrowalk.go the program run over a record
 //	protoplan.go a Protobuf message as a program; protofield.go its fields; protowalk.go the
-//	              program run over a record; protomap.go entries of maps, and values that are
-//	              taken back; protoput.go values into their cells
+//	              program run over a record; protomap.go entries of maps, and values that
+//	              later ones replace; protoput.go values into their cells
 //	number.go     text to int64, float32, float64
 //	hash.go       XXH64 of salt and value, and its remainder
 //	columnar.go   rows of columns into columns; columnnumbers.go those of numbers;

@@ -77,7 +77,7 @@ func (e *entry) at(d *Decoder, p int) bool {
 	return string(d.buf[p:p+n]) == e.head
 }
 
-// These bound what names that no column wants take.
+// These bound the memory for names that no column wants.
 const (
 	maxEntries   = 1 << 14
 	maxEntryName = 1 << 10
@@ -367,8 +367,8 @@ func (d *Decoder) readTexts(all [][2]int32, p, end int) ([][2]int32, string) {
 	return all, ""
 }
 
-// read makes the values of a feature those of features.ints, floatList or bytesList, and returns
-// how many there are.
+// read puts the values of a feature into ints, floats or texts of d.features, and returns how
+// many there are.
 func (d *Decoder) read(f found) (n int, kind featureKind, reason string) {
 	s := &d.features
 	s.ints, s.floats, s.texts = s.ints[:0], s.floats[:0], s.texts[:0]

@@ -93,7 +93,7 @@ func (d *Decoder) meet(n *node, object uint64) {
 }
 
 // keyMemory is the keys of earlier records in the order they came, each with
-// the bytes around it, from behind the value before it (or the brace) up to its
+// the bytes around it, from the end of the value before it (or the brace) up to its
 // own value: `, "C12": `. Records of one writer differ in values, hardly in
 // these bytes; where they are equal there is nothing left to parse or to look
 // up, because equal bytes were accepted in the same place of the grammar before.

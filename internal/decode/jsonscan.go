@@ -7,7 +7,7 @@ import (
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// space is the first byte at or behind p that is no white space; end without one.
+// space is the place of the first byte at p or later that is no white space; end without one.
 func (d *Decoder) space(p int) int {
 	for p < d.end && isSpace(d.buf[p]) {
 		p++
@@ -73,7 +73,7 @@ func (d *Decoder) stringEnd(p int) (end int, esc bool) {
 	return d.syntax(d.end, "a string is not closed"), esc
 }
 
-// escape checks what follows a backslash and returns the place behind it.
+// escape checks what follows a backslash and returns the place after it.
 func (d *Decoder) escape(p int) int {
 	if p >= d.end {
 		return d.syntax(p, "an escape")

@@ -57,7 +57,7 @@ func (d *Decoder) put(n *node, start, end int, k kind) {
 	l.slots = append(l.slots[:l.base], s)
 }
 
-// value reads the value at p and returns the place behind it, or -1. n is nil
+// value reads the value at p and returns the place after it, or -1. n is nil
 // where nothing is wanted.
 func (d *Decoder) value(p int, n *node, depth int) int {
 	if p >= d.end {
@@ -84,7 +84,7 @@ func (d *Decoder) value(p int, n *node, depth int) int {
 		p, k = d.object(p+1, n, depth+1), object
 	case c == '[':
 		p, k = d.array(p+1, n, depth+1), array
-	case isSpace(c): // more of it than behind the remembered key
+	case isSpace(c): // more of it than after the remembered key
 		return d.value(d.space(p), n, depth)
 	default:
 		p, k = d.literal(p)
@@ -95,7 +95,7 @@ func (d *Decoder) value(p int, n *node, depth int) int {
 	return p
 }
 
-// object reads members from p, behind the brace.
+// object reads members from p, after the brace.
 func (d *Decoder) object(p int, n *node, depth int) int {
 	if depth > maxDepth {
 		return d.syntax(p, "nested deeper than "+strconv.Itoa(maxDepth))
@@ -131,7 +131,7 @@ func (d *Decoder) object(p int, n *node, depth int) int {
 // usual takes members from p on as long as each has the remembered key and a
 // value of the kind that most have: a string of up to 15 bytes without escapes,
 // null, or an integer of up to 7 digits that a comma or a brace follows. It returns the
-// place behind the last of them; whatever comes there is for others to judge.
+// place after the last of them; the caller judges what comes there.
 func (d *Decoder) usual(p int, n *node, first bool) int {
 	base, end, slots, keys := d.base, d.end, d.slots, d.keys.list
 	i, context, wide := d.keys.next, contextOf(n, first), uint64(0)
@@ -179,7 +179,7 @@ func (d *Decoder) usual(p int, n *node, first bool) int {
 			s.start, s.end, s.kind, s.scratch, s.ready, s.value = int32(v), int32(q), number, false, true, uint32(eightDigits(t))
 			p = q
 		}
-		context &^= 1 // the first one is behind us
+		context &^= 1 // the next one is not the first
 	}
 	d.wide |= wide
 	d.keys.next = i
@@ -215,14 +215,14 @@ func (d *Decoder) member(p int, n *node, first bool) (next int, child *node, clo
 		child = n.children[string(name)]
 	}
 	if p = d.space(end + 1); p >= d.end || d.buf[p] != ':' {
-		return d.syntax(p, "a colon belongs behind a member's name"), nil, false
+		return d.syntax(p, "a colon belongs after a member's name"), nil, false
 	}
 	p = d.space(p + 1)
 	d.keys.remember(d.buf[from:p], n, child, first)
 	return p, child, false
 }
 
-// array reads elements from p, behind the bracket.
+// array reads elements from p, after the bracket.
 func (d *Decoder) array(p int, n *node, depth int) int {
 	if depth > maxDepth {
 		return d.syntax(p, "nested deeper than "+strconv.Itoa(maxDepth))

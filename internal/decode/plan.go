@@ -102,7 +102,7 @@ func (d *Decoder) planOps() []op {
 	slices.SortStableFunc(ops, func(a, b op) int { return a.field - b.field })
 	for i := range ops {
 		if i > 0 && ops[i].field == ops[i-1].field {
-			// Used twice: scanned once, by an op that leaves the slot behind.
+			// Used twice: the first op scans the field and leaves its slot for the second.
 			ops[i].again = true
 			ops[i].kind, ops[i-1].kind = ops[i].kind.viaSlot(), ops[i-1].kind.viaSlot()
 		}

@@ -18,7 +18,7 @@ func (c *protoCompiler) field(f protoreflect.FieldDescriptor, ws []*want) protoF
 	c.depth++
 	defer func() { c.depth-- }()
 	switch {
-	case len(ws) == 0: // it takes back others of its oneof
+	case len(ws) == 0: // it clears other members of its oneof
 	case f.IsMap():
 		c.keyed(f, ws, &x)
 	case f.IsList():
@@ -96,7 +96,7 @@ func (c *protoCompiler) repeated(f protoreflect.FieldDescriptor, ws []*want, x *
 	}
 }
 
-// lieAlike: numbers of a packed field lie as those of a list's column do.
+// lieAlike reports whether packed numbers lie in the record as they do in the list's column.
 func (c *protoCompiler) lieAlike(k protoreflect.Kind, id int32) bool {
 	x := &c.d.walking.cells[id]
 	if x.kind != numberList {

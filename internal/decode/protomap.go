@@ -7,7 +7,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// protoClear takes back what cells hold.
+// protoClear clears cells.
 func (d *Decoder) protoClear(prog *protoProgram, list []protoClear) {
 	w := &d.walking
 	for i := range list {

@@ -25,18 +25,18 @@ type protoCounter struct{ counter, depth int32 }
 // protoRun walks one message. Fields come in any order and any number of times.
 type protoRun struct {
 	low    []uint16         // by number: 1 + the index of a field; 0: no column wants it
-	far    map[int32]uint16 // the same of numbers from maxLow on
+	far    map[int32]uint16 // the same for numbers from maxLow on
 	fields []protoField
 	zeros  []int32 // fields that a writer leaves out where they are zero
 
 	// Of an element of a list.
 	element bool
 	checks  []int32 // cells that every element fills
-	saves   []int32 // cells that may be taken back within an element
+	saves   []int32 // cells that may be cleared within an element
 	resets  []int32 // counters that begin anew
 }
 
-// protoField is a field that some column wants, or one that takes back another of its oneof.
+// protoField is a field that some column wants, or one that clears a wanted member of its oneof.
 type protoField struct {
 	kind     protoreflect.Kind
 	wire     protowire.Type
@@ -65,11 +65,12 @@ type protoValue struct {
 	presence bool // it is in the record if it was written
 }
 
-// protoClear takes back what cells hold: the cells of a row, or of an element of a list.
+// protoClear clears a cell of a row, or of an element of a list: a later value of the record
+// replaces what it holds.
 type protoClear struct {
 	cell  int32
 	save  int32 // where the element's scope has the length of the cell's list; -1: the row's
-	depth int32 // of the path, from which it is taken back
+	depth int32 // in the path: counters below it begin anew
 }
 
 // protoMap is what is wanted of a map.
@@ -213,7 +214,7 @@ func (c *protoCompiler) others(f protoreflect.FieldDescriptor, wanted map[protor
 	return list
 }
 
-// clear says how cells are taken back within the scope.
+// clear says how cells are cleared within the scope.
 func (c *protoCompiler) clear(cells []int32) []protoClear {
 	var list []protoClear
 	for _, id := range cells {

@@ -60,7 +60,7 @@ type field struct {
 	fields []*field
 	star   *field // every element of a list
 	below  []int  // sources whose paths go through here or end here
-	ends   bool   // the only one of them ends here
+	ends   bool   // below has one source, and its path ends here
 }
 
 // add makes the way of a path to source i.
@@ -99,7 +99,7 @@ type rowWriter struct {
 	out clipped
 }
 
-// put writes what is at f. So many stars have led there.
+// put writes what is at f. stars is the number of * on the way there.
 func (w *rowWriter) put(f *field, stars int) {
 	switch {
 	case f.ends:

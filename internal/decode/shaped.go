@@ -202,7 +202,7 @@ func (d *Decoder) putShaped(b *Builder, c *column, row int) *fault {
 	return nil
 }
 
-// maskRow says of all elements of a row whether they were there.
+// maskRow marks all elements of a row as present or missing.
 func (c *column) maskRow(b *Builder, row int, present byte) {
 	if !c.mask {
 		return

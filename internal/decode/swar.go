@@ -15,14 +15,13 @@ const (
 	highs = 0x8080808080808080
 )
 
-// pad is how many bytes behind a record must be readable: the scanners load
-// whole words, the JSON scanner up to 16 bytes of a key and 17 behind it.
+// pad is how many bytes after a record must be readable: the scanners load
+// whole words, the JSON scanner up to 16 bytes of a key and 17 after it.
 const pad = 64
 
 // load reads 8 bytes at base+at. It is the one unsafe read of the scanners.
 // Invariant of every caller: 0 <= at <= end of the record, and at least pad bytes
-// behind that end are readable (Decoder.record copies a record where the arena
-// ends too early).
+// after that end are readable (Decoder.take copies a record where the arena ends too early).
 func load(base unsafe.Pointer, at int) uint64 {
 	return *(*uint64)(unsafe.Add(base, at))
 }

@@ -79,7 +79,7 @@ func (n *want) index() (int, bool) {
 	return i, err == nil && !n.star && i >= 0 && strconv.Itoa(i) == n.token
 }
 
-// cellsOf are those of values that lie here.
+// cellsOf returns the cells that the values at these places fill.
 func cellsOf(all []*want) []int32 {
 	var ids []int32
 	for _, n := range all {

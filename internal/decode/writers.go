@@ -12,8 +12,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Schemas gives the schemas of writers. It does no I/O: whoever reads records has asked for
-// the schemas of a batch before it is decoded.
+// Schemas gives the schemas of writers. It does no I/O: the reader of the records asks the
+// registry for the schemas of a batch before the batch is decoded.
 type Schemas interface {
 	// Schema returns the schema that a registry has under an id; with Given, the one that
 	// the spec gives. An error says why records with it cannot be read. A

@@ -14,12 +14,12 @@ const (
 	CallPause   = "pause"
 
 	// CallPersist is for the agent itself: write the checkpoint of Cut, in the slot at
-	// Path, to storage. Of a part of a sharded one in a bucket that is only the part.
+	// Path, to storage. If that is a part of a sharded checkpoint in a bucket, only the part.
 	CallPersist = "persist"
-	// CallStored is for the agent itself: what Mode says, of checkpoints in a bucket.
+	// CallStored is for the agent itself: it does with checkpoints in a bucket what Mode says.
 	CallStored = "stored"
-	// CallPeers is for the agent itself: what Mode says, of checkpoints in the memory of other
-	// nodes.
+	// CallPeers is for the agent itself: it does with checkpoints in the memory of other nodes
+	// what Mode says.
 	CallPeers = "peers"
 )
 
@@ -43,7 +43,7 @@ const (
 const (
 	StoredID     = "id"     // of the folder of checkpoints at Path: ANSWER's cut
 	StoredList   = "list"   // copy its manifests into the local folder Into
-	StoredFetch  = "fetch"  // copy what rank From needs of the checkpoint whose manifest Path is into Into
+	StoredFetch  = "fetch"  // copy the files that rank From needs of the checkpoint with the manifest Path into the folder Into
 	StoredRemove = "remove" // remove that checkpoint
 	// StoredSweep removes what killed saves have left, in which nothing has changed for
 	// DeadlineMS before the manifest at Path was written.

@@ -89,7 +89,7 @@ func (t Type) limit() int {
 
 // Header precedes every message.
 type Header struct {
-	Length uint32 // bytes of payload behind the header
+	Length uint32 // bytes of payload after the header
 	Type   Type
 	Flags  uint16
 	Stream uint32 // the trainer's number of the stream, from 1; 0: the process

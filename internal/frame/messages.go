@@ -209,7 +209,8 @@ type Round struct {
 	Rows [][2]uint64 `json:"rows,omitempty"`
 }
 
-// RunsOf are the runs that a Round has for the rows of consecutive rounds.
+// RunsOf packs the rows of consecutive rounds as a Round has them. Example: 8, 8, 5 becomes
+// [2, 8], [1, 5].
 func RunsOf(rows []uint64) (runs [][2]uint64) {
 	for _, n := range rows {
 		if k := len(runs) - 1; k >= 0 && runs[k][1] == n {
@@ -221,7 +222,7 @@ func RunsOf(rows []uint64) (runs [][2]uint64) {
 	return runs
 }
 
-// RowsOf are the rows of the newest `most` rounds that the runs tell of.
+// RowsOf unpacks runs: the rows of the newest rounds, at most `most` of them.
 func RowsOf(runs [][2]uint64, most int) (rows []uint64) {
 	first := len(runs)
 	for left := uint64(most); first > 0 && left > 0; {
@@ -271,7 +272,7 @@ type Step struct {
 	Batches uint32 `json:"batches"`
 	Through uint32 `json:"through"`        // batches of this stream stepped so far, these included
 	More    bool   `json:"more,omitempty"` // batches of other streams are in the same step; the last STEP of it says no more
-	Run     uint32 `json:"run,omitempty"`  // it says so many steps, up to Step, each with Batches; 0 is 1
+	Run     uint32 `json:"run,omitempty"`  // the message stands for so many steps, up to Step, each with Batches; 0 is 1
 }
 
 // Acked says that the steps of the stream's first Through batches are durable.

@@ -84,8 +84,8 @@ func TestAFrameThatOutgrowsItsMemoryLiesInTheBuildersOwn(t *testing.T) {
 	}
 }
 
-// The other process can write to shared memory when it should not. It spoils its own
-// values then, and never what rows there are, or whose.
+// The other process can write to shared memory when it should not. Then it spoils values. It
+// cannot change which rows there are, or to which record and lease a row belongs.
 func TestWhatOthersWriteIntoTheMemoryChangesValuesOnly(t *testing.T) {
 	l := layoutOf(t, someFields)
 	pool, err := NewPool(l, 60, 60)

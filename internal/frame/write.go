@@ -202,7 +202,7 @@ func (b *Builder) Size() int {
 }
 
 // Truncate drops rows at or beyond row, and whatever was written of an
-// unfinished row behind the last one.
+// unfinished row after the last one.
 func (b *Builder) Truncate(row int) {
 	b.rows = row
 	for i := range b.Columns {
@@ -237,7 +237,7 @@ func (b *Builder) Reset() {
 func (b *Builder) MoveTail(from int, dst *Builder) error {
 	n := b.rows - from
 	if dst.layout != b.layout || n < 0 || dst.rows+n > dst.limit {
-		return fmt.Errorf("move rows [%d, %d) behind row %d of %d: no room or another layout", from, b.rows, dst.rows, dst.limit)
+		return fmt.Errorf("move rows [%d, %d) after row %d of %d: no room or another layout", from, b.rows, dst.rows, dst.limit)
 	}
 	copy(dst.Offsets[dst.rows:], b.Offsets[from:b.rows])
 	copy(dst.Times[dst.rows:], b.Times[from:b.rows])

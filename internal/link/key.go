@@ -94,7 +94,7 @@ func (p proving) ClientHandshake(ctx context.Context, authority string, raw net.
 		return nil, nil, err
 	}
 	c, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if err != nil || token == "" && p.tls { // the certificate has to do
+	if err != nil || token == "" && p.tls { // the certificate alone is the proof
 		return c, info, err
 	}
 	var session *tls.ConnectionState
@@ -111,8 +111,8 @@ func (p proving) Clone() credentials.TransportCredentials {
 	return proving{p.TransportCredentials.Clone(), p.target, p.tls}
 }
 
-// Authorize shows the target's token with a request for a page. A page is asked for only
-// where a master of ours listens: unlike the proof, this shows the token itself.
+// Authorize sends the target's token with a request for a page. Call it only if a master of ours
+// listens there: unlike the proof, this sends the token itself.
 func (t Target) Authorize(r *http.Request) error {
 	token, err := t.token()
 	if err == nil && token != "" {

@@ -9,11 +9,11 @@ import (
 )
 
 // callsBegin is how HTTP/2 begins, and with it gRPC. A caller that begins in any other way
-// speaks HTTP/1.1: clients that have no gRPC push records so (docs/LANDING.md).
+// speaks HTTP/1.1: clients without gRPC push records in that way (docs/LANDING.md).
 const callsBegin = "PRI "
 
-// Pages gives the callers that speak HTTP/1.1. They are refused before a call of Pages and
-// after a Close of what it gives, which leaves the door open for gRPC.
+// Pages returns a listener of the callers that speak HTTP/1.1. Before Pages is called, and after
+// its listener is closed, these callers are refused. Callers that speak gRPC still come in.
 func (d *Door) Pages() net.Listener {
 	p := &doorPages{d: d, in: make(chan *Guest), done: make(chan struct{})}
 	d.pages.Store(p)

@@ -12,10 +12,10 @@ import (
 	"github.com/headrace/headrace/internal/access"
 )
 
-// DialPeer prepares a connection from one agent to another, which listens at addr as the
-// master says. Both ends prove what an agent and its master prove to each other. If only
-// certificates are shown, that of the other agent must have the role agent, too: else any
-// process with a certificate could be given a model.
+// DialPeer prepares a connection from one agent to another. addr is where the other one listens,
+// as the master says. Both ends prove what an agent and its master prove to each other. If the
+// ends have only certificates, the other one's must have the role agent, too: otherwise any
+// process with a certificate could get a model.
 func DialPeer(addr string, t Target, files TLS, book *access.Book) (*grpc.ClientConn, error) {
 	if err := CheckAddress(addr, false); err != nil {
 		return nil, fmt.Errorf("the address of an agent: %w", err)

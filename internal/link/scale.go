@@ -101,7 +101,7 @@ type frames struct {
 	head   [9]byte
 	have   int
 	left   int // of the payload
-	pad    int // bytes at the end of the payload that are none
+	pad    int // bytes of padding at the end of the payload
 	padded bool
 }
 

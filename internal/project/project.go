@@ -28,7 +28,7 @@ func begunAt(state string) (string, error) {
 }
 
 // Elsewhere is the folder in which the job of that state was begun, if it is not here and
-// still there; else "". A job whose folder is gone belongs to whoever comes.
+// still there; else "". A job whose folder is gone belongs to the next folder that runs it.
 func Elsewhere(state, here string) (string, error) {
 	there, err := begunAt(state)
 	if err != nil || there == "" || there == here {
@@ -41,7 +41,7 @@ func Elsewhere(state, here string) (string, error) {
 }
 
 // Remember notes that the job of that state was begun here, unless it was begun in another
-// folder, which is there.
+// folder that still exists.
 func Remember(state, here string) error {
 	if there, err := begunAt(state); err == nil && there != "" {
 		if _, err := os.Stat(there); err == nil {
@@ -60,10 +60,10 @@ func Another(here, job string) string {
 	return name
 }
 
-// Own is the name for a job of folder, where states has the state folders of all jobs: the job
-// that was begun there, else wanted, unless a job of that name was begun in another folder,
-// which is there then. The same folder always gets the same name, also after other folders have
-// gone.
+// Own returns the name of folder's job. states has the state folders of all jobs. If a job was
+// begun in folder, it is that one. Otherwise it is wanted, or a longer name if another folder
+// has begun a job of that name; there is that folder then. The same folder always gets the same
+// name, also after other folders have gone.
 func Own(states, folder, wanted string) (job, there string, err error) {
 	if real, err := filepath.EvalSymlinks(folder); err == nil { // else it is not made yet
 		folder = real
@@ -89,7 +89,7 @@ func Own(states, folder, wanted string) (job, there string, err error) {
 	return job, there, nil
 }
 
-// joined is a job's name of several; the second one is cut where the whole is too long.
+// joined makes a job's name of several names. If it would be too long, the second one is cut.
 func joined(names ...string) string {
 	if over := len(strings.Join(names, "-")) - config.LongestName; over > 0 {
 		names[1] = names[1][:len(names[1])-over]
@@ -97,7 +97,7 @@ func joined(names ...string) string {
 	return strings.Join(names, "-")
 }
 
-// jobFor makes a job's name of a folder's.
+// jobFor makes a job's name of a folder's name.
 func jobFor(folder string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 128 && strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {

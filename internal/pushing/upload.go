@@ -135,8 +135,8 @@ func (u *Upload) name() string {
 	return u.ID
 }
 
-// commit makes visible what was pushed. empty: also if that is nothing, where the
-// transaction has an id.
+// commit makes the pushed lines visible. With empty, it also commits a transaction without
+// lines, if it has an id.
 func (u *Upload) commit(ctx context.Context, empty bool) error {
 	if u.t == nil {
 		if !empty || u.ID == "" {

@@ -11,15 +11,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Waits says why nothing goes on: after two seconds, and then every ten. That there is no
-// master it says at once.
+// Waits tells the user why nothing goes on: after two seconds, and then every ten. If there is no
+// master, it says so at once.
 type Waits struct {
 	To     io.Writer
 	Master string // its address
 
 	mu    sync.Mutex
 	away  bool      // it was told that there is no master
-	since time.Time // the last wait of this row of waits began or was told
+	since time.Time // when this row of waits began, or was last told
 	last  time.Time
 	told  bool
 }

@@ -21,7 +21,8 @@ type Checked struct {
 	Bad     int64   `json:"bad_records"`
 	Fields  []Field `json:"fields"`
 	Seam    *Seam   `json:"seam,omitempty"` // of a dataset with two inputs, with the second one
-	// DeletesAfter: what was read is deleted at the source, not before this time; "": it is not.
+	// DeletesAfter: records that were read are deleted at the source, after this time at the
+	// earliest; "": never.
 	DeletesAfter string `json:"deletes_after,omitempty"`
 }
 

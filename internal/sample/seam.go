@@ -35,8 +35,7 @@ type Edge struct {
 // seamPartitions bounds what is shown of a topic with very many partitions.
 const seamPartitions = 64
 
-// lastWindow is how many offsets before the end of a segment the last record is looked for
-// first.
+// lastWindow is how many offsets at the end of a segment are searched first for its last record.
 const lastWindow = 64 << 10
 
 // SeamOf looks at both sides. nil: the dataset has one input.

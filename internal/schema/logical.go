@@ -1,7 +1,7 @@
 package schema
 
 // withLogical is a primitive type with the logical type of an object around it. A logical
-// type that does not fit its type is none, as Avro's specification says.
+// type that does not fit its type is ignored, as Avro's specification says.
 func (t *Type) withLogical(o map[string]any) *Type {
 	if t.Name != "" {
 		return t // a named type has its own

@@ -10,9 +10,9 @@ import (
 )
 
 // ParseAvro reads an Avro schema as Avro's specification writes it (1.12). It is a reader's
-// parser: what does not change how bytes are read (defaults, order, doc) is not checked, for
-// writers are known to be lax there. References are schemas whose named types the text may
-// use, each parsed after those before it.
+// parser: what does not change how bytes are read (defaults, order, doc) is not checked, because
+// writers are known to be lax there. References are schemas whose named types the text may use.
+// Each may use the types of those before it.
 func ParseAvro(text []byte, references ...[]byte) (*Schema, error) {
 	p := &parser{named: map[string]*Type{}}
 	for _, ref := range references {

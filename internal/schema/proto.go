@@ -33,8 +33,8 @@ const mainFile = "schema.proto"
 
 const maxImports = 256
 
-// ParseProto reads a Protobuf file. The references are files that it or the ones after them
-// import. The files of google/protobuf are known.
+// ParseProto reads a Protobuf file. The references are the files that it imports. A reference
+// may import the references before it. The files of google/protobuf are known.
 func ParseProto(text string, references ...ProtoFile) (*Proto, error) {
 	known := &imports{byPath: map[string]protoreflect.FileDescriptor{}}
 	for _, ref := range references {
@@ -262,8 +262,8 @@ func messageIn(all protoreflect.MessageDescriptors, name protoreflect.FullName) 
 	return nil
 }
 
-// ByIndexes is a message of the last file, as Confluent's serializers name it: the number of
-// a message, of one in that, and so on.
+// ByIndexes is a message of the last file, as Confluent's serializers name it. Example: 1, 0 is
+// the first message that is defined inside the file's second message.
 func (p *Proto) ByIndexes(indexes ...int) (protoreflect.MessageDescriptor, error) {
 	all, m := p.files[len(p.files)-1].Messages(), protoreflect.MessageDescriptor(nil)
 	for _, i := range indexes {

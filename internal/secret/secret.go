@@ -37,9 +37,9 @@ func TLS(field string, t *dataset.TLS) (*tls.Config, error) {
 }
 
 // Read gives a secret, whose fields in the spec begin with field ("kafka.sasl.password").
-// It is in a variable or a file of this machine. A spec comes over the
-// network and may name any broker, so it may not name any secret: variables are
-// those of headrace, files lie in the roots that an administrator allowed.
+// It is in a variable or a file of this machine. A spec comes over the network and may name any
+// broker, so it may name only some secrets: variables that begin with HEADRACE_, and files in the
+// roots that an administrator allowed.
 func Read(field string, s dataset.Password, allowedRoots []string) (string, error) {
 	if s.Env != "" {
 		if !strings.HasPrefix(s.Env, dataset.SecretPrefix) {

@@ -129,7 +129,7 @@ func (d *Dataset) lag() string {
 
 // AtStart tells the user of a second run what was there before: the dataset is done,
 // has failed, or goes on. It is "" for a dataset that begins. again: its model is not shared,
-// and no checkpoint is kept, so whoever comes trains everything again.
+// and no checkpoint is kept, so the next trainers train everything again.
 func (d *Dataset) AtStart(again bool) string {
 	switch {
 	case again && d.State != "failed" && d.Counts.Settled > 0:

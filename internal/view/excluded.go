@@ -39,7 +39,7 @@ type Dropped struct {
 	Step      int64  `json:"step"` // of the last round
 }
 
-// outside is what of a dataset is settled and in no model, and how many ranges there are.
+// outside has the ranges of a dataset that are settled and in no model, and their numbers.
 type outside struct {
 	excluded []Excluded
 	ranges   uint64

@@ -62,7 +62,7 @@ func (v *Job) Write(w io.Writer, width int) {
 	}
 }
 
-// of names the rank whose it is, for private.
+// of names the rank that the checkpoint belongs to, for private.
 func (c *Checkpoint) of() string {
 	if c.Rank == nil {
 		return ""
