@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Jobs that go on from a savepoint and cannot. */
+/** Jobs that start from a savepoint and cannot go on. */
 @Timeout(value = 600, unit = TimeUnit.SECONDS) // only ends a hang
 class HeadraceRestoreTest {
     private static final AtomicLong MADE = new AtomicLong();

@@ -31,7 +31,7 @@ final class HeadraceSinkContext implements DataStreamSinkV2ExternalContext<Strin
         this.dataset = dataset;
     }
 
-    /** Begins with the case: the suite makes the contexts of both semantics before the first, and a master has one trainer. */
+    /** Not in the constructor: the suite makes the contexts of both semantics before the first case, and a master has one trainer. */
     private void begin() {
         if (rows != null) {
             return;

@@ -137,7 +137,7 @@ class HeadraceTableTest {
         }
     }
 
-    /** Without the master's notes of what is visible. */
+    /** Counts the chunks in the bucket, without the objects in which the master notes what is visible. */
     private static long chunks(TestS3 s3) throws Exception {
         return s3.list("flink").stream().filter(key -> !key.contains("/visible/")).count();
     }

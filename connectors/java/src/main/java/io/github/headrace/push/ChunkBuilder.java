@@ -138,8 +138,8 @@ final class ChunkBuilder {
     }
 
     /**
-     * The fallback of {@link #partitionOf} with which a transaction begins. It differs between
-     * transactions: otherwise all that are smaller than a chunk would go to partition 0.
+     * The fallback of {@link #partitionOf} for the first chunk of a transaction. It differs between
+     * transactions: otherwise all transactions that are smaller than a chunk would go to partition 0.
      */
     static int firstOf(String transaction) {
         byte[] id = transaction.getBytes(StandardCharsets.UTF_8);

@@ -45,7 +45,7 @@ public class HeadraceException extends IOException {
         return kind;
     }
 
-    /** True if the same call may do later. */
+    /** True if the same call may succeed later. */
     public boolean temporary() {
         return kind == Kind.UNAVAILABLE || kind == Kind.FULL;
     }

@@ -4,8 +4,9 @@ import java.io.ByteArrayOutputStream;
 import java.util.Arrays;
 
 /**
- * Finds the key of a JSON record by a JSON Pointer, as internal/chunk does: a text is its own
- * bytes, any other value is its JSON. The vectors in api/vectors/chunks.json hold for both.
+ * Finds the key of a JSON record by a JSON Pointer, as internal/chunk does: the key of a string is
+ * its bytes, the key of any other value is its JSON. The vectors in api/vectors/chunks.json hold for
+ * both.
  */
 final class JsonKey {
     /** What is wrong with a record. */

@@ -15,7 +15,7 @@ public final class Layout {
         return reply.getPartitions();
     }
 
-    /** How many bytes a chunk has best, before compression. */
+    /** The best size of a chunk in bytes, before compression. */
     public long chunkBytes() {
         return reply.getChunkBytes();
     }

@@ -124,7 +124,7 @@ final class Proof {
         in.readFully(masters);
         in.readFully(proof);
         if (token == null || !MessageDigest.isEqual(proof, proofOf(token, "master", id, nonce, masters, binding))) {
-            // Ours may come back, here or elsewhere.
+            // Our master may come back, here or elsewhere.
             throw new HeadraceException(Kind.UNAVAILABLE, "this is not our master: the process that listens at "
                 + s.getRemoteSocketAddress() + " does not know our token, so nothing was sent to it", null);
         }

@@ -43,7 +43,7 @@ final class ProvenSockets extends SocketFactory {
             if (!target.tls()) {
                 Proof.prove(s, Proof.tcpBinding(s.getInetAddress(), s.getPort()), token, false);
             } else {
-                // Without a token the certificate has to do.
+                // Without a token the certificate alone is the proof.
                 Provider provider = token == null ? null : SessionKeys.provider();
                 SSLSocket tls = handshake(s, to, TlsFiles.context(target, provider));
                 s = tls;
@@ -90,7 +90,7 @@ final class ProvenSockets extends SocketFactory {
         try {
             s.close();
         } catch (IOException e) {
-            // It failed already, and why is being told.
+            // The connection has failed already, and the caller throws why.
         }
     }
 

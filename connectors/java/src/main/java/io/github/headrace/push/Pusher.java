@@ -299,12 +299,12 @@ public final class Pusher implements AutoCloseable {
         }, givenUp);
     }
 
-    /** One try of something that may do later. */
+    /** One try of something that may succeed later. */
     private interface Try<T> {
         T call() throws HeadraceException, InterruptedException;
     }
 
-    /** Tries until the answer is anything but "later", or nobody wants to know any more. */
+    /** Tries until the answer is anything but "later", or givenUp says that nobody needs the answer. */
     private <T> T retry(Try<T> call, BooleanSupplier givenUp) throws HeadraceException, InterruptedException {
         long began = System.nanoTime();
         for (long wait = FIRST_WAIT_MS;; wait = Math.min(2 * wait, MOST_WAIT_MS)) {

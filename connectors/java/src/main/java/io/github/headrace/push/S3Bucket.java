@@ -87,7 +87,7 @@ final class S3Bucket implements Bucket {
         return new HeadraceException(kind, "s3://" + bucket + "/" + prefix + ": the service answers " + status + ": " + e.getMessage(), e);
     }
 
-    /** False if the service was not reached, or its answer did not come: a later try may do. */
+    /** False if the service was not reached, or its answer did not come: a later try may succeed. */
     private static boolean reachable(SdkException e) {
         for (Throwable c = e; c != null; c = c.getCause()) {
             if (c instanceof java.io.IOException || c instanceof RetryableException) {

@@ -32,7 +32,7 @@ final class Uploader {
         toldNanos = System.nanoTime();
     }
 
-    /** Of what a layout says now. The opener keeps and closes the bucket. */
+    /** Makes one for the bucket that a layout names now. The opener keeps and closes the bucket. */
     static Uploader of(String dataset, LayoutReply layout, Bucket.Opener opener) throws HeadraceException {
         if (!layout.hasUpload()) {
             throw new HeadraceException(Kind.SETTINGS, "dataset " + dataset + ": its master keeps chunks in its state folder, so only the master can write"

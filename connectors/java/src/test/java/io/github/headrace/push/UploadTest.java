@@ -115,7 +115,7 @@ class UploadTest {
         }
     }
 
-    /** Pushes 100 records. A pusher may find out by one failure that it has to ask the master again, and not by two. */
+    /** Pushes 100 records. The first try may fail and so make the pusher ask the master again; the second must succeed. */
     private static Committed pushedAtTheSecondTry(Pusher p, Kind failure, String... parts) throws Exception {
         try {
             Transaction t = p.begin();
@@ -197,7 +197,7 @@ class UploadTest {
         };
     }
 
-    /** Its locators are all that a writer keeps of what it has put: they hold whatever happens to the trainers meanwhile. */
+    /** A writer keeps only the locators of its chunks. They stay valid whatever happens to the trainers meanwhile. */
     @Test
     void whatWasPutBeforeARewindLandsOnceAfterIt() throws Exception {
         try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("rewind"))) {

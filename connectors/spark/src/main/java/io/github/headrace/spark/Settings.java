@@ -13,7 +13,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The options of a write. They are settled on the driver and go to the tasks. */
+/** The options of a write. The driver reads and checks them, and sends them to the tasks. */
 final class Settings implements Serializable {
     private static final long serialVersionUID = 1L;
 
@@ -71,7 +71,7 @@ final class Settings implements Serializable {
         }
     }
 
-    /** Where the tools look for it too (docs/CLI.md). */
+    /** The state folder that the command line would use too (docs/CLI.md). */
     private static String state(CaseInsensitiveStringMap options, Map<String, String> env) {
         String given = empty(options.getOrDefault("state", env.get("HEADRACE_STATE")));
         if (given != null) {
@@ -113,7 +113,7 @@ final class Settings implements Serializable {
         return open(Pusher.builder(target, dataset));
     }
 
-    /** For a task, and for the driver to find out before any task runs that one could not. */
+    /** For a task. The driver opens one too, so that errors come before any task runs. */
     Pusher openForStaging() throws IOException {
         Pusher.Builder b = Pusher.builder(target, dataset);
         return open(upload ? b.upload() : b);
