@@ -36,7 +36,7 @@ class Advice:
 
     def __init__(self, channels: dict[int, Channel]) -> None:
         self._channels = channels
-        self._since: dict[int, float] = {}  # by stream: when it began to wait so
+        self._since: dict[int, float] = {}  # by stream: when its present wait began
 
     def look(self, now: float) -> None:
         for channel in list(self._channels.values()):

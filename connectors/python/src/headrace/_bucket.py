@@ -146,7 +146,7 @@ class Bucket:
         return folder
 
     def _room_for(self, need: int, name: str) -> str:
-        """A folder in memory, or where there is too little on a disk."""
+        """A folder in memory; on a disk if there is too little memory."""
         space = os.statvfs(self.slots.path)
         if space.f_bavail * space.f_frsize < need + ROOM:
             return tempfile.mkdtemp(prefix="headrace-")

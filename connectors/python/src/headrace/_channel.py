@@ -76,7 +76,7 @@ class Channel:
         self.step_seconds = 0.0
         self.ledgers: deque[Ledger] = deque()
         self.reported: deque[tuple[int, int]] = deque()  # (through, step), sent and not acked yet
-        self.step_file: StepFile | None = None  # of a shared model: what was stepped, for who comes after us
+        self.step_file: StepFile | None = None  # of a shared model: the steps, for the process that comes after us
 
         self.state = ""  # what the agent says a waiting stream waits for
         self.reason = ""
@@ -111,8 +111,8 @@ class Channel:
             self.changed.set()
 
     def said(self, step: int, batches: int, through: int, run: int) -> None:
-        """A run of steps, of so many batches each, leaves or is to be resumed. Under
-        the control's lock."""
+        """Notes a run of steps, of so many batches each, before it is sent or goes into HELLO's
+        `resume`. Under the control's lock."""
         if run == 1:
             self.reported.append((through, step))
             return

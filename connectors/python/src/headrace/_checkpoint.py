@@ -204,7 +204,7 @@ class Checkpointer:
         trainer.check()
         if flash is None and not storage:
             raise ValueError("storage=False keeps a checkpoint in memory only: make the Checkpointer with memory=True")
-        # The ranks of a sharded checkpoint write the same ones: none takes another's place.
+        # All ranks must write the same sharded checkpoints, so none takes the place of one that waits.
         self._finish(storage=flash is None or (self._sharded and storage))
         self._raise_unseen()
         step = _cuts.check_step(trainer, step)

@@ -91,8 +91,8 @@ class Builder:
 
 
 def first_of(transaction: str) -> int:
-    """The `rest` of partition_of() with which a transaction begins. It differs between
-    transactions: otherwise all that are smaller than a chunk would go to partition 0."""
+    """The `rest` of partition_of() for the first chunk of a transaction. It differs between
+    transactions: otherwise all transactions smaller than a chunk would go to partition 0."""
     return zlib.crc32(transaction.encode()) & 0x7FFFFFFF
 
 
@@ -129,8 +129,8 @@ _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=str, parse_fl
 
 
 def key_of(pointer: str, record: bytes) -> bytes | None:
-    """The key of a JSON record. A text is its own bytes; any other value is its JSON.
-    A record without the value has no key. Raises ValueError."""
+    """The key of a JSON record. The key of a string is its bytes; that of any other value is
+    its JSON. A record without the value has no key. Raises ValueError."""
     text = record.decode("utf-8", "surrogateescape")
     try:
         at = _skip(text, 0)

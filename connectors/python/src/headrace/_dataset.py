@@ -55,8 +55,8 @@ class Dataset:
 
         A batch is shorter only at the end of the input, or because of max_wait: so many
         seconds after its first row, a batch is yielded as it is. Without a row there is
-        no batch. Pushed records that are all there are do not wait if no batch has left
-        for max_wait (docs/LANDING.md, "When a trainer gets them").
+        no batch. Pushed records do not even wait so long if no other records are visible
+        and no batch has left for max_wait (docs/LANDING.md, "When a trainer gets them").
 
         columns: which of the dataset's columns; default all.
         ack="auto": a batch counts as stepped when the next one is asked for; only
@@ -80,7 +80,7 @@ class Dataset:
         tail="drop", with rounds: every batch has all its rows. At the end of the input,
         rows that do not fill a round are dropped: they count as settled with the last
         round's step, are in no model, and are listed (headrace status, headrace audit).
-        Of an input without an end, such rows wait for more rows; max_wait closes no round.
+        If the input has no end, such rows wait for more rows; max_wait closes no round.
 
         Two streams of one dataset in one process share its records as two processes
         do, and a stream gives no rows to another one of its own process. So do not read

@@ -106,5 +106,5 @@ def join(at: str, key: Any) -> str:
 
 
 def paths(folder: str, files: dict[str, str]) -> list[tuple[str, str]]:
-    """Where each file lies, and what the names of its arrays lack."""
+    """Where each file lies, and the prefix that the names of its arrays lack."""
     return [(os.path.join(folder, name), f"{place}." if place else "") for place, name in files.items()]

@@ -114,7 +114,7 @@ def parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names)
 
 
 def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names) -> Frame:
-    # Each line here is paid per frame, with cold caches behind the wait for it.
+    # Each line here costs time for each frame, and the caches are cold after the wait for it.
     view = payload.data
     magic, version, flags, rows, batches, per_batch, spans, buffers, first, size, names_at, names_size, times_at = (
         _HEAD.unpack_from(view)

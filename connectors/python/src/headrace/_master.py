@@ -377,7 +377,7 @@ def _pieces(sock: socket.socket, body: bytes, until: float | None) -> Iterator[m
 
 
 def _left(within: float, until: float | None) -> float:
-    """So many seconds, or what is left until then. Never 0, which means without waiting."""
+    """`within` seconds, or fewer if `until` comes before. Never 0: to a socket that means not to wait."""
     return within if until is None else max(0.001, min(within, until - time.monotonic()))
 
 

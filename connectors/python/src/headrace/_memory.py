@@ -105,8 +105,8 @@ class Memory:
     def _do_without(self, index: int, error: OSError) -> None:
         """Goes on without an extra slot, because there is no room for it."""
         log.warning(
-            "no room for one more copy of the state, which is used while a checkpoint goes to another node: %s. A "
-            "crash meanwhile may go back to that one",
+            "no room for one more copy of the state, which is used while a checkpoint goes to another node: %s. If the "
+            "job crashes meanwhile, it may go back to that checkpoint instead of a newer one",
             error.strerror or error,
         )
         slot = self._slots.pop(index)

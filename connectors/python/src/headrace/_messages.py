@@ -1,4 +1,4 @@
-"""The trainer socket's messages: a 16-byte header and, mostly, JSON behind it."""
+"""The trainer socket's messages: a 16-byte header and, mostly, JSON after it."""
 
 from __future__ import annotations
 

@@ -393,8 +393,8 @@ class Transaction:
         return self.done
 
     def _in_one_call(self, told: _Told) -> bool:
-        """The master takes so much with a commit, and no other chunk is on its way. Beside one, the rest is sooner
-        staged."""
+        """Whether the rest goes with the commit: the master takes that much, and no other chunk is on its way. If one
+        is, staging the rest beside it is faster."""
         with self._lock:
             if self._sending and not self._last:
                 return False

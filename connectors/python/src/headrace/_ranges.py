@@ -25,7 +25,7 @@ class Range(NamedTuple):
     pass_: int
     segment: int
     start: int  # offset where the first record begins
-    end: int  # offset behind the last record, and behind what holds no record there
+    end: int  # offset after the last record, and after positions without a record that follow it
     rows: int
     name: str  # of the segment, for people: "day_3.tsv"
 

@@ -105,7 +105,7 @@ class Receiver:
         self._part = _Part()
 
     def close(self) -> None:
-        """Keeps nothing open that came with a message."""
+        """Closes every descriptor that came with a message."""
         if self._part.replies:
             self._part.close()
 

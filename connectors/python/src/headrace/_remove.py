@@ -27,11 +27,11 @@ def free_name(folder: str, stem: str, end: str) -> str:
 
 
 def remove_unlisted(path: str, names: list[str]) -> None:
-    """Removes those of some files beside a manifest that are none of its own."""
+    """Removes the named files beside a manifest, but none that the manifest lists."""
     try:
         listed = {file["path"] for file in _manifest.load(path).files}
     except (OSError, CheckpointError):
-        return  # nobody knows what is its own
+        return  # it is not known which files the manifest lists
     for name in names:
         if name not in listed and not _manifest.is_ours(name):
             with contextlib.suppress(OSError):

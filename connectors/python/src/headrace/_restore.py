@@ -372,7 +372,7 @@ def _gone_back(trainer: Trainer, answer: Answer, offer: Manifest | None, place: 
     if answer.cut in ("", _cuts.NONE):
         trainer.last_step = answer.step  # 0, or what it has reported since: a reported step is closed
         trainer.not_restored = answer.reason
-        if offer is not None and answer.reason:  # who meant to go back has to know that it did not
+        if offer is not None and answer.reason:  # the user must learn that the job did not go back to it
             log.warning("%s (step %d) is not restored: %s", offer.path, offer.step, answer.reason)
         if answer.again:
             log.warning("starting over: %s", answer.again)

@@ -45,8 +45,8 @@ class RoundFeed(Feed):
         super().__init__(path, incarnation, channel)
         self.through = 0  # every rank has the rounds up to this one
         self.last = False  # and it was the last one
-        self.over = ""  # why no later one goes
-        self._came: deque[Frame] = deque()  # behind the current frame
+        self.over = ""  # why there are no later ones
+        self._came: deque[Frame] = deque()  # after the current frame
         self._ready = 0  # what READY said last
         #: Rows of rounds after the last one are dropped, and never yielded.
         self._drops = channel.open["rounds"].get("tail") == "drop"
@@ -67,7 +67,7 @@ class RoundFeed(Feed):
         self._replenish(yielded)
         frame = self._frame
         due = self._granted - self._credits.window + self._credits.per_frame
-        if not self._came:  # all ranks wait until the next frame is taken: look for it behind each batch
+        if not self._came:  # all ranks wait until the next frame is taken: look for it after each batch
             due = 0
         self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
         return frame
@@ -110,7 +110,7 @@ class RoundFeed(Feed):
         return yielded < self._frame.end and yielded < self.through
 
     def _turn_to(self, yielded: int) -> None:
-        """Makes the frame behind `yielded` the current one, if it has come."""
+        """Makes the frame after batch `yielded` the current one, if it has come."""
         if yielded >= self._frame.end and self._came:
             self._frame_used()
             self._frame = self._came.popleft()

@@ -16,7 +16,7 @@ class Saved:
         self.rows = rows  # of this process, that are in it
         self.path: str | None = None  # of the checkpoint: its folder, once it is done
         self.cut: str | None = None  # its cut's id, once it is frozen
-        self.exact: bool | None = None  # whether the model holds no more than the cut, likewise
+        self.exact: bool | None = None  # whether the model holds no more than the cut, once that is frozen
         self.memory: str | None = None  # the slot that holds it, once it is whole in memory
         self._over = threading.Event()
         self._held = threading.Event()  # it is in memory, or will not be

@@ -145,7 +145,7 @@ def read(
     pickles: dict[str, _pickled.Pickled] | None = None,
     base: Callable[[str, str], Any] | None = None,
 ) -> Any:
-    """The state that write() wrote. files: each with what the names of its arrays lack.
+    """The state that write() wrote. files: each with the prefix that the names of its arrays lack.
     pickles: what is in files of their own, by place. base: gives an array of a delta's base.
     Raises CheckpointError."""
     uses_torch = _mentions_torch(tree)

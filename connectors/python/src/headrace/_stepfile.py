@@ -23,8 +23,8 @@ one with the higher number counts. A frame is "FRM1", u32 bytes of all of it, u3
 batch, u32 batches, u32 rows, u32 rows of a batch, u32 spans, u32 bytes of times, u32
 CRC-32 (of all of it, with 0 here and in the next two), u32 0, u64 where the next frame
 lies (0: there is none); then the spans as in a FRAME, i64 for each batch but the first:
-where its first record begins, and the times. Its head is written last, and after that
-the place of it.
+where its first record begins, and the times. Its head is written last. After that, its
+place is written into the frame before it, or into a mark if there is none.
 
 The process holds a POSIX lock of the file for as long as it lives.
 """
@@ -117,7 +117,7 @@ class StepFile:
         self._number = number
 
     def durable(self, through: int) -> None:
-        """Batches up to `through` need no further word."""
+        """The steps of all batches up to `through` are durable at the master."""
         frames, n = self._frames, 0
         while n < len(frames) and frames[n][0] <= through:
             n += 1
@@ -169,7 +169,7 @@ class StepFile:
         return at
 
     def close(self, remove: bool) -> None:
-        """remove: nothing in it needs a further word."""
+        """remove: all steps in it are durable at the master, so nobody needs the file."""
         with contextlib.suppress(OSError):
             if remove:
                 os.unlink(self._path)

@@ -66,7 +66,7 @@ class Stream:
         self._rows = int(request["rows"])
         self._auto = request["ack"] == "auto"
         self._opener = threading.get_ident()
-        #: Of a bit_exact dataset: whose batches these are.
+        #: Of a bit_exact dataset: the virtual rank whose batches these are.
         self.virtual_rank: int | None = request.get("virtual")
         self._channel: Channel = channel or trainer.open(request)
         self._feed = self._connector(trainer.settings.agent, trainer.incarnation, self._channel)

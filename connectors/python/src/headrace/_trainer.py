@@ -240,9 +240,9 @@ class Trainer:
                 if item[0] is channel and item[1] == last and item[2] == batches:
                     run = item[5]  # the one before waits still: they leave together
             through = channel.stepped + batches
-            if channel.step_file is not None and batches:  # first: what it says in vain is said again
+            if channel.step_file is not None and batches:  # first: after a signal's exception the step is said again
                 channel.step_file.stepped(through, step)
-            # A signal's exception can only come behind the append: all or nothing.
+            # A signal's exception can only come after the append: all or nothing.
             self.last_step = step
             channel.stepper = threading.get_ident()
             channel.stepped = through
@@ -278,7 +278,7 @@ class Trainer:
             for channel in held:
                 channel.stepper = threading.get_ident()
             marks = map(setattr, held, itertools.repeat("stepped"), [c.yielded for c in held])
-            # In C, so that a signal's exception comes behind all of it, or before.
+            # In C, so that a signal's exception comes before all of it, or after.
             control.outbox.items.extend(map(_SECOND, zip(marks, items)))
             if control.outbox.step_sent():
                 return step

@@ -45,7 +45,7 @@ def _view(column: Any) -> Any:
 
 
 class _Copy:
-    """All arrays of some columns behind each other in one buffer."""
+    """All arrays of some columns, one after the other in one buffer."""
 
     def __init__(self, columns: dict[str, Any]) -> None:
         self._columns = columns

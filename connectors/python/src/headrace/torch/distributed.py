@@ -9,11 +9,11 @@
 
 state is what torch.distributed.checkpoint takes: nested dicts of tensors, DTensors and
 plain values, as get_state_dict(model, optimizer) gives. torch.distributed.checkpoint plans
-which rank writes and reads which part, also for another number of ranks; where the parts
-lie, and that a checkpoint is whole and carries its cut, is the Checkpointer's.
+which rank writes and reads which part, also for another number of ranks. The Checkpointer
+decides where the parts lie, and makes sure that a checkpoint is whole and carries its cut.
 
 With memory=True each rank's part lies in its own memory, which other nodes do not see. So it
-has everything that the rank itself loads again: also what other ranks have too.
+has everything that the rank itself loads again, even if other ranks have that too.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _name(fqn: str, offset: Any, size: Any, whole: Any) -> str:
 
 class _Writer(StorageWriter):
     """Collects what this rank has to save. about: on the coordinator, where all parts are.
-    all_of_it: also what another rank has too, and that one saves."""
+    all_of_it: also what another rank has too and saves."""
 
     def __init__(self, all_of_it: bool) -> None:
         self._local: SavePlan | None = None

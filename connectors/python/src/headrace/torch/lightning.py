@@ -69,7 +69,7 @@ class HeadraceCallback(Callback):
     ) -> None:
         refuse_pad(stream, loss_applies_weight)
         self._given = stream
-        self._trained = 0  # batches behind the last step
+        self._trained = 0  # batches since the last step
         self._last = 0
         self._dumps = False  # the state is taken for memory, and the records are bound to it there
         self._flash = Flash(self._stream, dir, memory_every, storage_every)
