@@ -236,7 +236,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		record string
 		in     bool
 	}{
-		{40, "day_0.csv/15", true}, // its first record is behind the header line
+		{40, "day_0.csv/15", true}, // its first record follows the header line
 		{50, record(backfilled), true},
 		{50, record(backfillAll - 1), true},
 		{30, record(backfilled), false},

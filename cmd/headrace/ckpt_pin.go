@@ -30,7 +30,7 @@ without a master. The pin is a file beside the manifest.`,
 			return manifest.SetPin(on, path, manifest.Pin{Pinned: time.Now().UTC().Truncate(time.Second), Reason: reason})
 		}, func() pinnedView { return pinnedView{Pinned: true, Reason: reason} }),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever finds it")
+	cmd.Flags().StringVar(&reason, "reason", "", "why it is pinned, for people who find it")
 	return cmd
 }
 
