@@ -93,7 +93,7 @@ func (c *Check) binaryColumn(at string, col *Column, d *DecodeSpec) {
 	case *col.Offset < 0 || *col.Offset > int(MaxRecord):
 		c.Fail(at+".offset", strconv.Itoa(*col.Offset), "must be from 0 to "+MaxRecord.String(), "")
 	case Size(*col.Offset+size) > d.RecordSize:
-		c.Fail(at+".offset", strconv.Itoa(*col.Offset), fmt.Sprintf("and the %d bytes of the column end behind decode.record_size, %d", size, d.RecordSize), "")
+		c.Fail(at+".offset", strconv.Itoa(*col.Offset), fmt.Sprintf("plus the %d bytes of the column is more than decode.record_size, %d", size, d.RecordSize), "")
 	}
 	if col.Missing != "" {
 		c.Among(at+".missing", col.Missing, "mask")

@@ -222,7 +222,7 @@ func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 		"binary shape huge":         {bin + "  - {name: a, dtype: int64, shape: [100000, 100000, 100000]}\n", "decode.columns[0].shape: takes more than 1GiB"},
 		"binary dimensions":         {bin + "  - {name: a, dtype: bool, shape: [1, 1, 1, 1, 1, 1, 1, 1, 1]}\n", "has 9 dimensions; at most 8"},
 		"binary offset":             {bin + "  - {name: a, dtype: bool, offset: -1}\n", `decode.columns[0].offset: "-1": must be from 0 to 1GiB`},
-		"binary record_size":        {strings.Replace(bin, "  columns", "  record_size: 7\n  columns", 1) + "  - {name: a, dtype: int32}\n  - {name: b, dtype: int32}\n", `clicks.yaml:8: decode.columns[1].offset: "4": and the 4 bytes of the column end behind decode.record_size, 7`},
+		"binary record_size":        {strings.Replace(bin, "  columns", "  record_size: 7\n  columns", 1) + "  - {name: a, dtype: int32}\n  - {name: b, dtype: int32}\n", `clicks.yaml:8: decode.columns[1].offset: "4": plus the 4 bytes of the column is more than decode.record_size, 7`},
 		"binary record over max":    {bin + "  - {name: a, dtype: bool, offset: 17000000}\n", `is larger than the source's max_record, 16MiB`},
 		"binary paths":              {bin + "  - {name: a, paths: [0], dtype: bool}\n", "decode.columns[0].paths: is not for binary"},
 		"binary hash":               {bin + "  - {name: a, dtype: int64, hash: {buckets: 3}}\n", "decode.columns[0].hash: is for text, and decode.format is binary"},

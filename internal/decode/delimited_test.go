@@ -53,7 +53,7 @@ func FuzzCSVIsEncodingCSV(f *testing.F) {
 			return
 		}
 		if wantErr == nil && len(want) > 3 {
-			return // what is behind the last wanted field is not looked at
+			return // what follows the last wanted field is not looked at
 		}
 		if len(s) > 0 && wantErr == nil && len(want) < 3 {
 			var e *Error

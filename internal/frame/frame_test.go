@@ -157,7 +157,7 @@ func TestTruncateAndMoveTailSplitRowsExactly(t *testing.T) {
 		}
 		fill(a, cut, 21)
 		expectRows(t, finished(t, a, Head{RowsPerBatch: 21}), 0, 21)
-		fill(b, 20, 24) // goes on behind what was moved
+		fill(b, 20, 24) // goes on after the rows that were moved
 		rest, _ := NewBuilder(l, 30)
 		if err := b.MoveTail(5, rest); err != nil {
 			t.Fatal(err)

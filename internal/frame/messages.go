@@ -258,8 +258,8 @@ type Attach struct {
 	Regions     bool        `json:"regions,omitempty"` // frames may come in shared memory
 }
 
-// Ended begins a connection of whoever starts trainers (headrace run): a process of its own
-// has ended. Group is its process group.
+// Ended begins a connection of `headrace run`: a trainer that it started has ended. Group is the
+// trainer's process group.
 type Ended struct {
 	Group int  `json:"group"`
 	Crash bool `json:"crash"` // by a signal that a crash raises, or by the kernel for want of memory

@@ -197,8 +197,8 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 }
 
 // Fatalf must not return: pebble would go on with a store that it knows to be
-// broken. It must not exit either: whoever waits in Commit is told first, and
-// ends the process.
+// broken. It must not exit either: the caller that waits in Commit gets the error
+// first, and then ends the process.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...) // text only: pebble formats with %v
 	for _, a := range args {
