@@ -22,7 +22,7 @@ class Covered:
 
     def __init__(self, trainer: Trainer, directory: str = "", how: str = _SAVE) -> None:
         self._trainer, self._directory = trainer, directory
-        #: How to save the last rows, in the words of whoever writes the checkpoints.
+        #: How to save the last rows, in the words of the framework that writes the checkpoints.
         self.how = how
         self._rows = 0
         self._cuts: dict[int, int] = {}  # by step: rows that were stepped when a cut() was taken
@@ -64,7 +64,7 @@ class Covered:
 
     def _say_rest(self) -> None:
         covered = self._rows
-        if not self._directory:  # who also saves with a Checkpointer has those rows
+        if not self._directory:  # a program that also saves with a Checkpointer has those rows
             covered = max(other._rows for other in self._trainer.covered)
         rows = self.now - covered
         if rows <= 0:

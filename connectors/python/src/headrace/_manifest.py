@@ -214,7 +214,7 @@ def _manifests(directory: str, bad: list[str]) -> Iterator[str]:
             try:
                 below = _entries(entry.path)
             except OSError as error:
-                if own_folder(entry.path):  # else it is lost+found, or somebody's who has nothing to do with us
+                if own_folder(entry.path):  # else it is lost+found, or a folder that has nothing to do with us
                     bad.append(f"{entry.path}: {error.strerror or error}")
                 continue
             yield from (e.path for e in below if e.is_file() and _is_manifest(e.name))

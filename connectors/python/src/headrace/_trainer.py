@@ -81,7 +81,7 @@ class Trainer:
         self.not_restored = ""
         self._before_close: list[Callable[[], None]] = []
         self._at_end: list[Callable[[], None]] = []
-        #: Whoever writes checkpoints, and the rows of this process that are in them.
+        #: For each writer of checkpoints: the rows of this process that are in them.
         self.covered: list[Covered] = []
         self.control = Control(settings, hello, self._channels)
         try:
