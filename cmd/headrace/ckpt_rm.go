@@ -30,7 +30,8 @@ func (a *app) ckptRmCommand() *cobra.Command {
 		Long: `Removes checkpoints. First the master forgets a checkpoint. Then its manifest is
 removed durably, so that it does not count any more, and then its data. Some always
 stay, and rm says why: the newest that verifies (with private: the newest of each
-rank), a pinned one, one that another needs, and one of a newer version.
+rank), the newest that is bound, a pinned one, one that another needs, and one of a
+newer version.
 
 With --keep N the paths are folders of checkpoints, and all but the newest N are
 removed. A cut that the ledger keeps may be named by its id. If its files are gone

@@ -88,7 +88,7 @@ func (a *app) forget(ctx context.Context, c *client, was *headracev1.Dataset) er
 		return advice.FromMaster(err, c.target)
 	}
 	v := view.DatasetOf(was)
-	a.say("dataset %s begins anew: %s settled are forgotten", was.Name, terminal.Amount(v.Counts.Settled, v.Unit))
+	a.say("dataset %s begins anew: its progress is forgotten (%s settled)", was.Name, terminal.Amount(v.Counts.Settled, v.Unit))
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // putter opens the bucket that the master names, with this machine's own credentials: those
-// of landing_connection, else what the environment says.
+// of landing_connection, else the credentials of the environment.
 func (a *app) putter(url string) (push.Putter, error) {
 	b, err := a.connections.Bucket(a.cfg.LandingAs, url, []string{url})
 	if err != nil {

@@ -33,7 +33,7 @@ type Config struct {
 	AllowRoots []string // folders that files may be read from; absolute
 
 	Landing         string     // s3://bucket/prefix where pushed records are stored; "": the state folder
-	LandingAs       string     // the connection for it; "": what the environment says
+	LandingAs       string     // the connection for it; "": the credentials of the environment
 	AllowBrokers    []string   // host:port that the secrets of specs may be sent to
 	Connections     *yaml.Node // of the settings file; nil: none
 	ConnectionsFile string     // for errors
@@ -101,12 +101,12 @@ var settings = []setting{
 			}
 			return link.CheckAddress(v[0], true)
 		}},
-	{key: "session_ttl", def: "5s", usage: "how long an agent that is not heard keeps its leases",
+	{key: "session_ttl", def: "5s", usage: "how long an agent that sends nothing keeps its leases",
 		set: func(c *Config, v []string) (err error) {
 			c.SessionTTL, err = duration(v[0], 10*time.Minute)
 			return err
 		}},
-	{key: "lost_after", usage: "model shared: how long an agent may be silent before what its trainers had in hand goes to others; at least the session's TTL (default)",
+	{key: "lost_after", usage: "model shared: how long an agent may be silent before the rows in its trainers' hands go to others; at least the session's TTL (default)",
 		set: func(c *Config, v []string) (err error) {
 			if v[0] != "" {
 				c.LostAfter, err = duration(v[0], time.Hour)
@@ -152,7 +152,7 @@ var settings = []setting{
 			c.Landing = strings.TrimRight(v[0], "/")
 			return nil
 		}},
-	{key: "landing_connection", usage: "name of the connection for landing_storage (default: what the environment says)",
+	{key: "landing_connection", usage: "name of the connection for landing_storage (default: the credentials of the environment)",
 		set: func(c *Config, v []string) error { c.LandingAs = v[0]; return nil }},
 	{key: "buffer", def: "512MiB", usage: "bytes an agent may hold decoded and not yet taken by trainers",
 		set: func(c *Config, v []string) (err error) {
