@@ -148,7 +148,7 @@ func (r *Removal) byCut(paths []string) (rest []string, gone Chosen) {
 		default:
 			d := doomed{c: &manifest.Checkpoint{Path: cmp.Or(k.Path, path)}, cuts: []cut.ID{id}, gone: true, step: k.Step}
 			if k.Newest {
-				d.stay = "it is the newest that is bound, and a restore has to say that it is gone"
+				d.stay = "it is the newest that is bound: a restore must be able to say that its files are gone"
 			}
 			gone = append(gone, d)
 		}

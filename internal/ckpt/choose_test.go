@@ -85,7 +85,7 @@ func TestACutWithoutFilesIsForgottenByItsID(t *testing.T) {
 		t.Fatal(err)
 	}
 	stay, going := staying(all)
-	if !slices.Equal(going, []int64{50}) || !strings.Contains(stay[200], "a restore has to say that it is gone") {
+	if !slices.Equal(going, []int64{50}) || !strings.Contains(stay[200], "a restore must be able to say that its files are gone") {
 		t.Errorf("stay %v, going %v", stay, going)
 	}
 	var forgotten []cut.ID

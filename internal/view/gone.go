@@ -78,7 +78,7 @@ func (v *Gone) Write(w io.Writer, indent string) {
 		then := "it stops the dataset"
 		switch {
 		case r.Whole:
-			then = "there is another topic, or none: it stops the dataset, whatever on_loss says"
+			then = "the topic was deleted or made again: it stops the dataset, whatever on_loss says"
 		case r.Then == "excluded":
 			then = "it becomes excluded"
 		}
