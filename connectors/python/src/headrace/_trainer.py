@@ -39,7 +39,7 @@ _NO_WORKERS = (
 
 _CLOSED = (
     "the stream was closed, by close(), shutdown() or the end of its `with`, while this batch was unstepped: "
-    "its rows go to others. Say step() before"
+    "its rows go to others. Call step() before that"
 )
 
 
