@@ -18,7 +18,7 @@ const (
 	// again.
 	saveWithin = 10 * time.Minute
 	// saveAtEndWithin bounds it when this process was asked to end. A preempted node
-	// gives little more.
+	// leaves little more time.
 	saveAtEndWithin = 20 * time.Second
 )
 

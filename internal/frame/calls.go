@@ -90,7 +90,7 @@ type Answer struct {
 	ID     uint64 `json:"id"`
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
-	// Refusal is the kind of a refused restore, in a word; empty: another one.
+	// Refusal is why a restore was refused, in a word; empty: for any other reason.
 	Refusal string          `json:"refusal,omitempty"`
 	Cut     CutID           `json:"cut"`
 	Step    int64           `json:"step"`

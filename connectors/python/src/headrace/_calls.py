@@ -15,7 +15,7 @@ class Answer(NamedTuple):
 
     code: str  # ok, refused, fenced, try, timeout, again
     reason: str
-    refusal: str  # of a restore that is refused: the kind of reason; empty: another one
+    refusal: str  # why a restore was refused, in a word; empty: for any other reason
     cut: str  # 16 hex digits; all zeros: none
     step: int
     path: str
