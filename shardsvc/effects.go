@@ -197,7 +197,7 @@ type ReportKind uint8
 const (
 	// ReportReclaimed: leased rows are pending again; Reason: ended, expired, released,
 	// read_failed, source_away, bad_record, truncated, fenced, not_reasserted, generation,
-	// left, restore, rewound, or that an operator took them back.
+	// left, restore, rewound, operator (`headrace reclaim`).
 	ReportReclaimed ReportKind = iota + 1
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank

@@ -57,8 +57,8 @@ func (p *Places) Identify(ctx context.Context, folder string) (string, error) {
 }
 
 // Mirror copies the manifests and pins that lie in a folder of checkpoints, and one level below
-// it, to the local folder `into`, and removes all others there. A manifest never changes, so a
-// file that is there with the right size is kept.
+// it, to the local folder `into`, and removes all others there. A manifest never changes, so one
+// that is there with the right size is kept. A pin may get another reason.
 func (p *Places) Mirror(ctx context.Context, folder, into string) error {
 	c, err := p.at(folder)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Places) Mirror(ctx context.Context, folder, into string) error {
 			continue
 		}
 		there[o.Key] = true
-		if info, err := root.Stat(o.Key); err == nil && info.Size() == o.Size {
+		if info, err := root.Stat(o.Key); err == nil && info.Size() == o.Size && manifest.IsManifest(path.Base(o.Key)) {
 			continue
 		}
 		work.Go(func() error {

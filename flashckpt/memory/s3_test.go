@@ -134,6 +134,13 @@ func TestASlotBecomesACheckpointInABucket(t *testing.T) {
 	if copies := mirrored(); len(copies) != 2 || copies[0].Pin != nil || copies[1].Pin == nil {
 		t.Errorf("%+v", copies)
 	}
+	// A pin with another reason comes too, also if it has as many bytes.
+	if err := manifest.SetPin(on, found[1].Path, manifest.Pin{Reason: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	if copies := mirrored(); copies[1].Pin == nil || copies[1].Pin.Reason != "held" {
+		t.Errorf("%+v", copies)
+	}
 	for range 2 { // the second time it is gone
 		if err := places.Remove(t.Context(), found[0].Path); err != nil {
 			t.Fatal(err)
