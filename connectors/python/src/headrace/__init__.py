@@ -47,6 +47,7 @@ File map:
     _receive.py   reading frames; a signal never loses a byte
     _regions.py   frames in shared memory
     _checkpoint.py  Checkpointer: what a program calls
+    _every.py       when save_every() saves
     _writing.py     a checkpoint into a folder
     _parts.py       a checkpoint that several ranks write
     _tostorage.py   from memory to storage

@@ -27,6 +27,7 @@ from ._bucket import Bucket
 from ._covered import Covered
 from ._cuts import Cut, ExactCut
 from ._errors import CheckpointError
+from ._every import CLOSE, Every
 from ._flash import Flash, Pinned
 from ._memory import Written
 from ._restore import Restored
@@ -79,6 +80,9 @@ class Checkpointer:
 
     One save is under way at a time: the next one waits for it (with memory: only until
     it is whole in memory). The next call, and Saved, raise an error of the background work.
+
+    `with Checkpointer(...) as ck` closes it at the end: it waits for the save under way. A
+    loop calls ck.save_every(100, step, state) after each step, or ck.save(step, state) itself.
     """
 
     def __init__(
@@ -132,6 +136,7 @@ class Checkpointer:
         self._cuts: dict[int, Cut] = {}
         self._after: int | None = None  # the highest order in dir, once that was looked at
         self._covered = Covered(self._trainer, self.dir)
+        self._every = Every(self._trainer.last_step)
         self._trainer.before_close(self._finish)
 
     def _in_bucket(self) -> Bucket:
@@ -239,6 +244,39 @@ class Checkpointer:
         ).start()
         return saved
 
+    def save_every(self, steps: int, step: int, state: Any, *, exact: bool | None = None) -> Saved | None:
+        """Saves each `steps` steps, and the last step when the Checkpointer is closed.
+
+            with headrace.Checkpointer("checkpoints", stream) as ck:
+                ...
+                for b in stream:
+                    model.learn(b)
+                    step = stream.step(step + 1)
+                    ck.save_every(100, step, model.state)
+
+        Call it after each step. It saves as save(step, state) does if a multiple of `steps`
+        has been passed since the last save to storage, or since the checkpoint that was
+        restored. So a restart moves no save: after a restore of step 150 the next ones are
+        200 and 300. Returns Saved, or None if no save was due.
+
+        close() and a `with` that ends without an error save the state of the last call, if
+        that step is in no save yet and is still the last one that this rank has reported. If
+        the `with` ends with an error, nothing more is saved. A state that is no function must
+        not change between the last call and close(); a function is called then.
+
+        In a replicated model every rank calls it, with the same steps. Raises what save()
+        raises, and at any step the error of an earlier save.
+        """
+        self._every.check(steps)
+        self._trainer.check()
+        self._raise_unseen()
+        step = _cuts.check_step(self._trainer, step)
+        self._covered.how = CLOSE
+        if self._every.due(steps, step):
+            return self.save(step, state, exact=exact)
+        self._every.later(step, lambda: self.save(step, state, exact=exact))
+        return None
+
     def _capture(self, state: Any, step: int) -> _state.Captured | Staged:
         state = state() if callable(state) else state
         bucket = self._at if isinstance(self._at, Bucket) else None
@@ -248,13 +286,15 @@ class Checkpointer:
             captured = _state.capture(state, self._pickles, copy=bucket is None, own=self._own)
         return captured if bucket is None else Staged(bucket.slots, self.dir, self._trainer.rank, captured)
 
-    def _begun(self, step: int) -> Saved:
+    def _begun(self, step: int, storage: bool = True) -> Saved:
+        if storage:
+            self._every.saved(step)
         saved = self._last = Saved(step, self._covered.now)
         self._open.append(saved)
         return saved
 
     def _to_memory(self, flash: Flash, step: int, written: Written | None, deadline: float, storage: bool) -> Saved:
-        saved = self._begun(step)
+        saved = self._begun(step, storage)
         if written is None:
             saved._end(CheckpointError(f"the save of step {step}: there is no room in memory, and storage=False"))
             saved._seen = True  # that was logged; training goes on
@@ -450,6 +490,8 @@ class Checkpointer:
         self._raise_unseen()
         self._deltas.reset()
         restored = _restore.restore(self._trainer, self._at, step, self._flash, only)
+        in_memory = restored is not None and restored.source != "storage"  # and perhaps nowhere else
+        self._every = Every(0 if in_memory else self._trainer.last_step)
         if self._flash is not None:
             self._flash.warm(restored is not None)
         return restored
@@ -457,9 +499,13 @@ class Checkpointer:
     # The end.
 
     def close(self) -> None:
-        """Waits for the save that is under way, and raises its error if it failed."""
-        self._finish()
-        self._end_memory(ended=True)
+        """Saves what save_every() has left, waits for the save that is under way, and raises its
+        error if it failed."""
+        try:
+            self._every.last(self._trainer.last_step)
+        finally:
+            self._finish()
+            self._end_memory(ended=True)
         self._raise_unseen()
 
     def _end_memory(self, ended: bool) -> None:
@@ -478,10 +524,11 @@ class Checkpointer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._finish()
-        self._end_memory(ended=kind is None)
         if kind is None:
-            self._raise_unseen()
+            self.close()
+        else:
+            self._finish()
+            self._end_memory(ended=False)
 
     def _finish(self, storage: bool = True) -> None:
         """Waits for the save under way, which has a deadline of its own. storage=False:

@@ -147,7 +147,7 @@ def front(job: Any, program: str) -> str:
     spec = job.spec("clicks").replace("name: id", "name: label")
     (job.folder / "clicks.yaml").write_text(spec)
     job.headrace("dataset", "apply", "-f", str(job.folder / "clicks.yaml"))
-    return str(program.replace("batches(1024)", "batches(50)").replace("% 1000", "% 10"))
+    return str(program.replace("batches(1024)", "batches(50)").replace("save_every(1000", "save_every(10"))
 
 
 def test_the_readmes_trainer_reads_every_record_once(job: Any) -> None:
