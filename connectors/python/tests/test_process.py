@@ -320,3 +320,25 @@ def test_an_error_of_a_checkpoint_is_noted_for_who_starts_trainers(error: str, n
     assert process.returncode == 1
     assert process.stderr.count("Traceback") == 1
     assert (note.read_text() if note.exists() else None) == noted
+
+
+def test_a_program_for_one_process_refuses_several_ranks(agents: Agents) -> None:
+    agents(model="replicated")
+    with pytest.raises(SystemExit) as refused:
+        headrace.init(rank=1, world_size=2, alone=True)
+    said = str(refused.value.code)
+    assert said.startswith(
+        "rank 1 of 2: this program trains one model in one process. Start one, with --nproc-per-node 1."
+    )
+    assert "docs/torch.md" in said
+    assert "docs/tensorflow.md#parameter-servers" in said
+    with pytest.raises(SystemExit):  # also if the process is attached already
+        headrace.init(alone=True)
+
+
+@pytest.mark.parametrize(("model", "ranks"), [("private", 2), ("replicated", 1), ("shared", 1)])
+def test_one_process_or_a_model_for_each_rank_is_alone(agents: Agents, model: str, ranks: int) -> None:
+    agents(model=model)
+    trainer = headrace.init(world_size=ranks, alone=True)
+    assert trainer.world_size == ranks
+    assert headrace.init() is trainer

@@ -337,6 +337,7 @@ def init(
     world_size: int | None = None,
     attempt: int | None = None,
     resume: Literal["bound", "acked", "start"] | None = None,
+    alone: bool = False,
 ) -> Trainer:
     """Attaches this process to its node's agent.
 
@@ -347,6 +348,11 @@ def init(
     resume, else HEADRACE_RESUME, else `resume` of the job's datasets, says what to do if the job has a past. ``bound``
     (the default for a replicated or private model): this process restores before its first batch. ``acked`` (only for a
     shared model, and its default): go on after the acked records. ``start``: read everything again, in a new model.
+
+    alone: this program trains its model in one process. If the job has several ranks, it ends
+    here, with SystemExit and the reason. Otherwise each rank would train a model of its own, and
+    the checkpoint of one of them would list the records of all. The ranks of a private model may
+    be several: each has its own model and its own checkpoints.
 
     The first stream calls init() if you do not. A second call returns the same trainer. It waits
     30 s at most for an agent whose master does not answer, and 5 s for one that was killed.
@@ -366,11 +372,23 @@ def init(
                     f"this process is rank {_current.rank} of job {_current.job!r} already: "
                     "call headrace.shutdown() before another init()"
                 )
-            return _current
-        if _current is not None:
-            _current.close()
-        _current = Trainer(settings)
-        return _current
+        else:
+            if _current is not None:
+                _current.close()
+            _current = Trainer(settings)
+        trainer = _current
+    if alone and trainer.world_size > 1 and trainer.model != "private":
+        raise SystemExit(_not_alone(trainer))
+    return trainer
+
+
+def _not_alone(trainer: Trainer) -> str:
+    pages = "https://github.com/headrace/headrace/blob/main/docs"
+    return (
+        f"rank {trainer.rank} of {trainer.world_size}: this program trains one model in one process. Start one, with "
+        f"--nproc-per-node 1. One model on several ranks needs DDP ({pages}/torch.md) or, with TensorFlow, parameter "
+        f"servers ({pages}/tensorflow.md#parameter-servers)"
+    )
 
 
 def shutdown() -> None:
