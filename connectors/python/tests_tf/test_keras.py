@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from importlib.metadata import version
@@ -189,7 +190,7 @@ def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, 
         least = ((first - 2) // 7 * 7 + second - 2) // 7 * 7
         assert least <= found["begun"] <= first + second - 2, text
         assert (found["records"], found["wrong"], found["unstepped"]) == (N, 0, 0), text
-        ends = list(Path(work.folder, "work", "checkpoints").glob(f"step-{N // 20:010}-*/headrace-manifest.json"))
+        ends = list(Path(work.folder, "work", "checkpoints").glob(f"step-{-(-N // 20):010}-*/headrace-manifest.json"))
         assert len(ends) == 1, "the end does not lie on storage"
     finally:
         shutil.rmtree(slots)
@@ -207,3 +208,27 @@ def test_what_keras_would_not_tell_is_refused_by_name(work: Any) -> None:
     assert "epochs=3 without steps_per_epoch" in said
     said = work.trainer(FIT.replace(".map(label)", ".map(label).shuffle(5)")).ended(900)
     assert "shuffle() after headrace.tensorflow.dataset()" in said
+
+
+def test_a_batch_whose_loss_is_no_number_is_neither_stepped_nor_saved(work: Any) -> None:
+    """TerminateOnNaN alone would not do: it stops fit(), whose end saves the model."""
+    good = 'tf.cast(b["id"] % 2, tf.float32)'
+    bad = FIT.replace(good, f'tf.where(b["id"] == 999, float("nan"), {good})')
+    assert bad != FIT
+    failed = work.trainer(bad.replace("[callback]", "[tf.keras.callbacks.TerminateOnNaN(), callback]"))
+    text = failed.ended(900)
+    assert failed.process.returncode == 1, text
+    (step,) = re.findall(r"FloatingPointError: the loss is nan after step (\d+): that batch is not stepped", text)
+    assert "Look at the records (headrace peek rows)" in text, text
+    saved = sorted(int(p.parent.name.split("-")[1]) for p in Path("checkpoints").glob("*/headrace-manifest.json"))
+    assert saved[-1:] == ([int(step) // 7 * 7] if int(step) >= 7 else []), text
+    done = result(work.trainer(FIT))
+    assert (done["begun"], done["records"], done["wrong"]) == (int(step) // 7 * 7, N, 0)
+
+
+def test_a_loss_that_may_be_anything_is_not_looked_at(work: Any) -> None:
+    anything = FIT.replace('"mse", ', 'lambda y, z: 0.0 * z + float("inf"), ').replace(
+        "every=7)", "every=7, check_loss=False)"
+    )
+    done = result(work.trainer(anything))
+    assert (done["records"], done["wrong"]) == (N, 0)

@@ -40,6 +40,11 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     compiled before, for example by an Input layer. `initial_step` is where it began, and
     `restored_from` says where the checkpoint lay.
 
+    A loss that is NaN or infinite ends the training with FloatingPointError, which names the
+    step. That batch is not stepped, and the model with it is not saved, so the next start goes
+    on before it. (TerminateOnNaN only stops fit(), whose end then saves the model.)
+    check_loss=False: such a batch is like any other.
+
     model.fit with steps_per_execution above 1 is refused: Keras does not tell a callback
     about a last execution that is shorter. So is more than one epoch without
     steps_per_epoch: say `passes:` in the dataset's spec.
@@ -52,6 +57,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         *,
         every: int = 0,
         memory_every: int = 0,
+        check_loss: bool = True,
     ) -> None:
         super().__init__()
         for name, n in (("every", every), ("memory_every", memory_every)):
@@ -60,7 +66,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
             if n and checkpoints is None:
                 raise ValueError(f"{name}={n} without checkpoints: say the folder")
         self.input = _chain.input_of(dataset)
-        self.every, self.memory_every = every, memory_every
+        self.every, self.memory_every, self.check_loss = every, memory_every, check_loss
         self._folder = None if checkpoints is None or isinstance(checkpoints, Checkpointer) else checkpoints
         self._checkpointer = checkpoints if isinstance(checkpoints, Checkpointer) else None
         #: Batches that were in the model when training began.
@@ -86,6 +92,8 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Steps the batch, and saves when it is time."""
+        if self.check_loss:
+            self._refuse((logs or {}).get("loss"))
         self._step = self.input.step()
         if self.every and self._step % self.every == 0:
             self._save()
@@ -102,6 +110,15 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
             self._checkpointer._raise_unseen()
 
     # What it does.
+
+    def _refuse(self, loss: Any) -> None:
+        """Raises FloatingPointError for a loss that is no finite number."""
+        if loss is not None and not np.all(np.isfinite(loss)):
+            raise FloatingPointError(
+                f"the loss is {float(np.mean(loss))} after step {self._step}: that batch is not stepped, and the model "
+                f"with it is not saved. Look at the records (headrace peek {self.input._dataset.name}), or lower the "
+                "learning rate"
+            )
 
     def _check(self) -> None:
         per = getattr(self.model, "steps_per_execution", None) or getattr(self.model, "_steps_per_execution", None)
