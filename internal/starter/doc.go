@@ -11,6 +11,5 @@
 //	column.go   what the values of a field are, and what to make of them
 //	refine.go   the plan is tried on many records and mended
 //	spec.go     the plan as a spec's YAML
-//	program.go  the plan as a program: numpy.py.tmpl, torch.py.tmpl, tf.py.tmpl;
-//	            alone.py.tmpl refuses several ranks
+//	program.go  the plan as a program: numpy.py.tmpl, torch.py.tmpl, tf.py.tmpl
 package starter

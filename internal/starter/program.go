@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
@@ -21,21 +22,12 @@ var (
 	tfText string
 	//go:embed count.py.tmpl
 	countText string
-	//go:embed alone.py.tmpl
-	aloneText string
 
 	templates = map[string]*template.Template{"numpy": parsed("numpy", numpyText), "torch": parsed("torch", torchText), "tf": parsed("tf", tfText), "count": parsed("count", countText)}
 )
 
 func parsed(name, text string) *template.Template {
-	return template.Must(template.New(name).Funcs(template.FuncMap{"py": python, "num": figure}).Parse(aloneText + text))
-}
-
-// ranks says how several ranks train one model, which the programs here do not, and the page of it.
-var ranks = map[string][2]string{
-	"numpy": {"needs DDP, as in torch", "torch.md"},
-	"torch": {"needs DDP", "torch.md"},
-	"tf":    {"needs parameter servers", "tensorflow.md#parameter-servers"},
+	return template.Must(template.New(name).Funcs(template.FuncMap{"py": python, "num": figure, "numbers": numbersDict, "ids": idsDict}).Parse(text))
 }
 
 // Column is a column as a program names it.
@@ -68,17 +60,15 @@ func (p *Plan) inputs() (numbers, ids []Column) {
 func (p *Plan) Program(with, run string) (string, error) {
 	numbers, ids := p.inputs()
 	about := struct {
-		Dataset, About, Run, Label, Model, Column, Wait string
-		Ranks, Page                                     string
-		Binary                                          bool
-		Mean, Scale                                     float64
-		Numbers, IDs                                    []Column
+		Dataset, About, Run, Label, Model, Column string
+		Binary                                    bool
+		Mean, Scale                               float64
+		Numbers, IDs                              []Column
 	}{Dataset: p.Name, About: p.About, Run: run, Numbers: numbers, IDs: ids, Column: "value"}
 	if len(p.columns) > 0 {
 		about.Column = p.columns[0].name
 	}
 	if p.Learns() {
-		about.Ranks, about.Page = ranks[with][0], ranks[with][1]
 		l := p.columns[p.label]
 		about.Label, about.Binary, about.Mean, about.Scale = l.name, l.binary, l.mean, l.scale
 		about.Model = "linear regression"
@@ -110,6 +100,49 @@ func figure(f float64) string {
 		s += ".0"
 	}
 	return s
+}
+
+func numbersDict(columns []Column) string {
+	items := make([]string, len(columns))
+	for i, c := range columns {
+		items[i] = fmt.Sprintf("%s: (%s, %s)", python(c.Name), figure(c.Mean), figure(c.Scale))
+	}
+	return dict("NUMBERS", items, "column: mean and spread in the first records")
+}
+
+func idsDict(columns []Column) string {
+	items := make([]string, len(columns))
+	for i, c := range columns {
+		items[i] = fmt.Sprintf("%s: %d", python(c.Name), c.Buckets)
+	}
+	return dict("IDS", items, "hashed column: its buckets")
+}
+
+// dict is the assignment of a dict in Python: one line if it fits into 120 characters, else
+// lines of as many items as fit.
+func dict(name string, items []string, comment string) string {
+	const width = 120
+	one := fmt.Sprintf("%s = {%s}  # %s", name, strings.Join(items, ", "), comment)
+	if len(items) == 0 {
+		return name + " = {}"
+	}
+	if utf8.RuneCountInString(one) <= width {
+		return one
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s = {  # %s", name, comment)
+	left := 0
+	for _, item := range items {
+		n := utf8.RuneCountInString(item) + len(" ,")
+		if n > left {
+			b.WriteString("\n   ")
+			left = width - len("   ")
+		}
+		left -= n
+		b.WriteString(" " + item + ",")
+	}
+	b.WriteString("\n}")
+	return b.String()
 }
 
 // Summary says in a line for each column what was found.

@@ -17,9 +17,9 @@ def test_the_program_that_init_writes_trains_on_every_record(binary: str, tmp_pa
     env["TF_CPP_MIN_LOG_LEVEL"] = "2"
     env["HEADRACE_STATE"] = str(tmp_path / "state")
 
-    def headrace(*args: str) -> str:
+    def headrace(*args: str, status: int = 0) -> str:
         out = subprocess.run([binary, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
-        assert out.returncode == 0, out.stdout + out.stderr
+        assert out.returncode == status, out.stdout + out.stderr
         return out.stdout + out.stderr
 
     headrace("init", "data/clicks.csv", "--tf")
@@ -28,3 +28,12 @@ def test_the_program_that_init_writes_trains_on_every_record(binary: str, tmp_pa
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
     again = headrace("run", "-f", "clicks.yaml", "--", sys.executable, "train.py")
     assert "end of data: 5 batches are in the model" in again, again
+    saved = list((tmp_path / "checkpoints").iterdir())
+    program = (tmp_path / "train.py").read_text()
+    assert program.count("label = tf.cast(") == 1
+    (tmp_path / "train.py").write_text(program.replace("label = tf.cast(", "label = float('nan') * tf.cast("))
+    said = headrace("run", "--fresh", "-f", "clicks.yaml", "--", sys.executable, "train.py", status=1)
+    assert "the loss is nan after step 0" in said, said
+    assert "headrace peek clicks" in said
+    assert "Traceback" not in said
+    assert list((tmp_path / "checkpoints").iterdir()) == saved

@@ -105,6 +105,12 @@ class Project:
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
+    def change(self, old: str, new: str) -> None:
+        """Changes one place of the program that init wrote."""
+        program = (self.folder / "train.py").read_text()
+        assert program.count(old) == 1, program
+        (self.folder / "train.py").write_text(program.replace(old, new))
+
     def next_command(self, out: str) -> list[str]:
         """What init says to type next."""
         command = out.split("The next command:")[1].split()
@@ -140,9 +146,7 @@ def test_the_last_step_is_saved_once_whatever_its_number(project: Project, rng: 
     """Each step is saved, so also the last one: it is not saved again."""
     as_csv(project.folder / "data", clicks(rng, 5_000))
     run = project.next_command(project.headrace("init", "data").stdout)
-    program = (project.folder / "train.py").read_text()
-    assert "step % 100 == 0" in program
-    (project.folder / "train.py").write_text(program.replace("step % 100 == 0", "step % 1 == 0"))
+    project.change("save_every(100, ", "save_every(1, ")
     project.headrace(*run)
     newest = max(f for f in (project.folder / "checkpoints").iterdir() if f.name.startswith("step-"))
     assert newest.name.startswith("step-0000000005-"), newest
@@ -194,6 +198,27 @@ def test_a_number_is_predicted_where_there_is_no_label(project: Project, rng: ra
     assert "cost: float32, to predict" in wrote
     out = project.headrace(*project.next_command(wrote)).stdout
     assert losses(out)[-1] < 0.4, out  # 1 is the mean's
+
+
+@pytest.mark.parametrize("columns", [["x"], ["class", "numbers", "ids"], ["class", "x", "from"]])
+@pytest.mark.parametrize("yes_no", [True, False])
+def test_the_program_runs_whatever_the_columns_are(
+    project: Project, rng: random.Random, columns: list[str], yes_no: bool
+) -> None:
+    """Numbers or ids alone, or both; names that Python or the program uses for something else."""
+    lines = []
+    for _ in range(3000):
+        y = rng.randrange(2) if yes_no else rng.gauss(50, 20)
+        lines.append(",".join(f"{rng.random() + y:.3f}" if c == "x" else f"{c}{int(y)}" for c in columns) + f",{y}")
+    (project.folder / "data" / "d.csv").write_text(",".join(columns) + ",label\n" + "\n".join(lines) + "\n")
+    wrote = project.headrace("init", "data/d.csv").stdout
+    assert "label: int64, to predict" in wrote if yes_no else "label: float" in wrote, wrote
+    run = project.next_command(wrote)
+    first = project.headrace(*run)
+    assert "end of data: 3,000 records in this run" in first.stdout, first.stdout + first.stderr
+    assert losses(first.stdout)[-1] < (0.69 if yes_no else 1), first.stdout  # chance; the mean's
+    again = project.headrace(*run)
+    assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
 
 
 def test_text_without_fields_is_read_and_counted(project: Project) -> None:
@@ -266,12 +291,12 @@ def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
 def test_a_loss_that_is_no_number_ends_the_program_before_it_is_saved(project: Project, rng: random.Random) -> None:
     as_csv(project.folder / "data", clicks(rng, 5_000))
     run = project.next_command(project.headrace("init", "data").stdout)
-    program = (project.folder / "train.py").read_text()
-    assert program.count("    return loss\n") == 1
-    (project.folder / "train.py").write_text(program.replace("    return loss\n", "    return np.nan\n"))
+    project.change("    return np.mean(", "    return np.nan * np.mean(")
     done = subprocess.run(
         [project.binary, *run], cwd=project.folder, env=project.env, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 1
-    assert "the loss is nan after step 0: look at the records (headrace peek data)" in done.stderr, done.stderr
+    said = "batch 1: loss nan. Look at the records (headrace peek data), or lower rate"
+    assert said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
     assert not list(project.folder.glob("checkpoints/*/headrace-manifest.json"))
