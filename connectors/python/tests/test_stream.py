@@ -381,6 +381,8 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
                     try:
                         armed = True
                         signal.setitimer(signal.ITIMER_REAL, delay)
+                        if n % 2:
+                            stream.ready(60)
                         b = next(stream)
                         armed = False
                         in_vain = 0

@@ -112,8 +112,8 @@ def files_job(made: Killed, kills: int) -> str:
 
 
 def online_job(made: Killed, kills: int) -> str:
-    """Records come all the time, a batch for each trainer or so: the chief saves when it has trained one. In
-    the end they come until what came before is in a checkpoint."""
+    """Records come all the time, a batch for each trainer or so. Then the topic is silent, and all that has
+    come gets into a checkpoint."""
     records = made.numbers("records")
     log = made_lines(0, records)
     ids: dict[int, list[int]] = defaultdict(list)  # by partition
@@ -131,7 +131,6 @@ def online_job(made: Killed, kills: int) -> str:
         return written < records * 3 // 4
 
     def all_saved() -> bool:
-        goes_on()
         return made.records() >= made.needed and made.never(ids_of) == 0
 
     def named(r: Any) -> list[int]:

@@ -9,6 +9,7 @@ KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLA
 written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
 KILL_AT_HALF=I: it is killed when it has loaded the variables of parameter server I only.
 STUCK_SECONDS=N, FINISH_SECONDS=N: what a worker has to end after the job, before it has begun and after.
+SILENT_SECONDS=N: how long an input must be silent until what was trained is saved, if saves go by steps.
 AGAIN_SECONDS=N: how long a worker that starts after the job's end waits for a chief that begins again.
 STAY_SECONDS=N: how long a server stays after the chief's end, if it was started by hand.
 HELD=FILE: when this process has trained a batch, it holds until FILE is there, as in a call that does not return.
@@ -29,7 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import headrace
 import headrace.tensorflow
 import tensorflow as tf
-from headrace.tensorflow import _estimator, _roles, _waiting
+from headrace.tensorflow import _estimator, _roles, _silent, _waiting
 
 if os.environ.get("VERBOSITY"):
     logging.basicConfig(level=os.environ["VERBOSITY"])
@@ -39,7 +40,8 @@ tf.compat.v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
 def model(args: argparse.Namespace) -> Any:
     config = tf.estimator.RunConfig(
         model_dir=args.dir,
-        save_checkpoints_steps=args.every,
+        save_checkpoints_steps=None if args.seconds else args.every,
+        save_checkpoints_secs=args.seconds,
         keep_checkpoint_max=args.keep,
         save_summary_steps=1 << 30,
         log_step_count_steps=None,
@@ -177,6 +179,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--seconds", type=float, help="between two checkpoints, in place of steps")
+    parser.add_argument("--max-wait", type=float)
+    parser.add_argument("--take", type=int, default=-1)
     parser.add_argument("--keep", type=int, default=3)
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--prefetch", type=int, default=0)
@@ -190,12 +195,15 @@ def main() -> None:
     for name in ("STUCK_SECONDS", "FINISH_SECONDS", "AGAIN_SECONDS", "STAY_SECONDS"):
         if os.environ.get(name):
             setattr(_roles if name == "STAY_SECONDS" else _waiting, name, float(os.environ[name]))
+    if os.environ.get("SILENT_SECONDS"):
+        _silent.SILENT_SECONDS = float(os.environ["SILENT_SECONDS"])
     if os.environ.get("FAIL_IN_MEMORY"):
         fail_in_memory(int(os.environ["FAIL_IN_MEMORY"]))
     trainable = headrace.tensorflow.estimator(model(args), memory_every=args.memory_every)
 
     def input_fn() -> tf.data.Dataset:
-        made = headrace.tensorflow.dataset("rows", args.rows).map(label)
+        made = headrace.tensorflow.dataset("rows", args.rows, max_wait=args.max_wait).map(label)
+        made = made.take(args.take) if args.take >= 0 else made
         return made.prefetch(args.prefetch) if args.prefetch else made
 
     if trainable.task.servers:

@@ -25,6 +25,7 @@ from ._regions import Regions, wanted
 from ._wire import connect
 
 FIRST_SECONDS = 0.05  # between two looks around while the first frame is awaited
+LOOK_SECONDS = 60.0  # of one wait for more, if it has a deadline: poll() takes no number of any size
 NOTICE_SECONDS = 10.0  # for the control thread to see that an agent is gone
 
 
@@ -49,23 +50,30 @@ class Feed:
         self._connection = 0  # the control connection that the data connection belongs to
         self._granted = 0  # number of the last batch that there is credit for
         self._since = 0.0  # when the trainer got the current frame; 0: it has none
+        self._noticed_by = 0.0  # when the control thread must have seen that the agent is gone; 0: nothing to see
 
     def frame(self, yielded: int) -> Frame | None:
         """The frame that holds batch yielded + 1; None at the end."""
-        channel = self._channel
-        if channel.fault is not None:
-            self._drop()
-            raise channel.fault
-        if yielded >= self._frame.end:
-            self._frame_used()
-            self._replenish(yielded)
-            if not self._wait(yielded):
-                return None
+        if not self.await_frame(yielded):
+            return None
         self._replenish(yielded)
         # At what batch the next credit is due.
         due = self._granted - self._credits.window + self._credits.per_frame
         self.carefree_until = min(self._frame.end, max(due, yielded + 1))
         return self._frame
+
+    def await_frame(self, yielded: int, until: float | None = None) -> bool | None:
+        """True: the frame that holds batch yielded + 1 is here. False: there is none, the
+        input has ended. None: neither was known at `until`, by time.monotonic()."""
+        channel = self._channel
+        if channel.fault is not None:
+            self._drop()
+            raise channel.fault
+        if yielded < self._frame.end:
+            return True
+        self._frame_used()
+        self._replenish(yielded)
+        return self._wait(yielded, until)
 
     def _replenish(self, yielded: int) -> None:
         """Gives credit for another frame once there is room for one."""
@@ -81,8 +89,8 @@ class Feed:
 
     # Frames.
 
-    def _wait(self, yielded: int) -> bool:
-        """Waits for the next frame; False at the end."""
+    def _wait(self, yielded: int, until: float | None) -> bool | None:
+        """Waits for the next frame; False at the end, None at `until`."""
         channel = self._channel
         began = time.monotonic()
         channel.waiting = True
@@ -97,13 +105,33 @@ class Feed:
                 if channel.closed:  # by another thread
                     self._drop()
                     raise HeadraceError("the stream is closed")
-                self._next(yielded)
+                if not self._next_until(yielded, until):
+                    return None
                 if yielded < self._frame.end:
                     return True
         finally:
             channel.waiting = False
-            self._since = time.monotonic()
-            channel.wait_seconds += self._since - began
+            now = time.monotonic()
+            self._since = now if yielded < self._frame.end else 0.0
+            channel.wait_seconds += now - began
+
+    def _next_until(self, yielded: int, until: float | None) -> bool:
+        """Does what _next() does, or returns False at `until`: there was nothing to deal with."""
+        if until is None:
+            self._next(yielded)
+            return True
+        receiver = self._receiver
+        if receiver is None:
+            self._attach(yielded, until)
+            return self._receiver is not None or time.monotonic() < until
+        most = LOOK_SECONDS
+        if not self._channel.received:
+            self._may_begin()
+            most = FIRST_SECONDS
+        if receiver.ready(min(most, max(0.0, until - time.monotonic()))):
+            self._next(yielded)
+            return True
+        return time.monotonic() < until
 
     def _next(self, yielded: int) -> None:
         """Deals with one message, or with the lack of a connection."""
@@ -183,12 +211,12 @@ class Feed:
 
     # Connections.
 
-    def _attach(self, yielded: int) -> None:
-        """Makes a data connection as soon as a control connection is up."""
+    def _attach(self, yielded: int, until: float | None = None) -> None:
+        """Makes a data connection as soon as a control connection is up, if that is before `until`."""
         channel = self._channel
         if self._sock is None:
-            connection = self._await_control()
-            if channel.fault is not None or channel.closed:
+            connection = self._await_control(until)
+            if channel.fault is not None or channel.closed or connection in (0, self._connection):
                 return
             try:
                 sock = connect(self._path)
@@ -217,16 +245,22 @@ class Feed:
         except ValueError:  # another thread has closed the stream, and with it the socket
             self._drop()
 
-    def _await_control(self) -> int:
-        """The number of a control connection that we have not lost yet. The
-        control thread finds the agent again or sets a fault."""
-        channel, deadline = self._channel, time.monotonic() + NOTICE_SECONDS
+    def _await_control(self, until: float | None) -> int:
+        """The number of a control connection that we have not lost yet, or, at `until`, of the
+        last one. The control thread finds the agent again or sets a fault."""
+        channel = self._channel
+        self._noticed_by = self._noticed_by or time.monotonic() + NOTICE_SECONDS
         while channel.fault is None and not channel.closed and channel.connection in (0, self._connection):
-            if channel.connection and time.monotonic() > deadline:
+            now = time.monotonic()
+            if channel.connection and now > self._noticed_by:
+                self._noticed_by = 0.0
                 raise AgentUnavailable(
                     f"the agent at {self._path} closed a stream's data connection and kept the process's: see its log"
                 )
-            channel.changed.wait(1.0)
+            if until is not None and now >= until:
+                return self._connection
+            channel.changed.wait(1.0 if until is None else min(1.0, until - now))
+        self._noticed_by = 0.0
         return channel.connection
 
     def _drop(self) -> None:

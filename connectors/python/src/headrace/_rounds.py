@@ -56,13 +56,7 @@ class RoundFeed(Feed):
     def frame(self, yielded: int) -> Frame | None:
         """The frame that holds the batch of round yielded + 1, once all ranks have theirs;
         None after the last round. Raises WorldChanged."""
-        if self._channel.fault is not None:
-            self._drop()
-            raise self._channel.fault
-        self._take_what_came(yielded)
-        self._turn_to(yielded)
-        self._replenish(yielded)
-        if not self._has(yielded) and not self._wait(yielded):
+        if not self.await_frame(yielded):
             return None
         self._replenish(yielded)
         frame = self._frame
@@ -71,6 +65,17 @@ class RoundFeed(Feed):
             due = 0
         self.carefree_until = min(frame.end, self.through, max(due, yielded + 1))
         return frame
+
+    def await_frame(self, yielded: int, until: float | None = None) -> bool | None:
+        """Does what Feed.await_frame() does, for this rank's batch of round yielded + 1, which
+        all ranks must have. Raises WorldChanged."""
+        if self._channel.fault is not None:
+            self._drop()
+            raise self._channel.fault
+        self._take_what_came(yielded)
+        self._turn_to(yielded)
+        self._replenish(yielded)
+        return True if self._has(yielded) else self._wait(yielded, until)
 
     def come(self, yielded: int) -> bool | None:
         """Takes the messages that have come, and does not wait for more. True: round yielded + 1
@@ -134,8 +139,8 @@ class RoundFeed(Feed):
             raise WorldChanged(f"no round follows after round {self.through}: {self.over}")
         return None
 
-    def _wait(self, yielded: int) -> bool:
-        """Waits for the frame and for the other ranks; False at the end."""
+    def _wait(self, yielded: int, until: float | None) -> bool | None:
+        """Waits for the frame and for the other ranks; False at the end, None at `until`."""
         channel = self._channel
         began = time.monotonic()
         channel.waiting = True
@@ -150,7 +155,8 @@ class RoundFeed(Feed):
                 if (ends := self._wait_ends(yielded)) is not None:
                     return ends
                 self._replenish(yielded)
-                self._next(yielded)
+                if not self._next_until(yielded, until):
+                    return None
         finally:
             channel.waiting = False
             self.waited(began)

@@ -122,21 +122,39 @@ class Stream:
         channel.rows += stop - start
         return self._batch(frame, start, stop, self, number + self._before)
 
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Whether next() has its answer now: a batch, or the end of the input. Waits for it
+        so many seconds at most.
+
+        For a loop that has something else to do when the input falls silent, such as a save:
+
+            while True:
+                if not stream.ready(60):  # nothing has come for a minute
+                    if step > saved:
+                        ck.save(step, model)
+                        saved = step
+                    continue
+                b = next(stream, None)
+                if b is None:
+                    break  # the input has ended
+
+        It yields nothing. With ack="auto" it reports the last batch, as next() does. One
+        thread at a time may be in ready() or next(). While a shared model is saved, next() may
+        wait although ready() gave True. Raises what next() raises.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"seconds={seconds!r}; it is 0 or more")
+        channel = self._channel
+        feed = self._ask(channel)
+        try:
+            return feed.await_frame(channel.yielded, monotonic() + seconds) is not None
+        finally:
+            feed.asking.release()
+
     def _advance(self, channel: Channel, yielded: int) -> None:
         """Makes sure that self._frame holds the next batch, or raises."""
-        feed = self._feed
-        if feed._channel is not channel:
-            raise HeadraceError(_GIVEN_BACK)
         channel.iterator = threading.get_ident()
-        if self._auto:
-            self._ack_yielded()
-        if channel.closed and channel.fault is None:
-            raise HeadraceError("the stream is closed")
-        if not feed.asking.acquire(blocking=False):
-            raise HeadraceError(
-                "two threads ask this stream for batches at the same time, and one thread at a time may: let one read "
-                "and hand the batches on, as through queue.Queue, or open a stream for each thread"
-            )
+        feed = self._ask(channel)
         try:
             frame = feed.frame(yielded)
         finally:
@@ -148,6 +166,22 @@ class Stream:
                 raise HeadraceError(_GIVEN_BACK)
             self._frame = frame
             self._fast_until = 0 if self._auto else feed.carefree_until
+
+    def _ask(self, channel: Channel) -> Feed:
+        """The feed, which this thread alone may ask until it releases `asking`."""
+        feed = self._feed
+        if feed._channel is not channel:
+            raise HeadraceError(_GIVEN_BACK)
+        if self._auto:
+            self._ack_yielded()
+        if channel.closed and channel.fault is None:
+            raise HeadraceError("the stream is closed")
+        if not feed.asking.acquire(blocking=False):
+            raise HeadraceError(
+                "two threads ask this stream for batches at the same time, and one thread at a time may: let one read "
+                "and hand the batches on, as through queue.Queue, or open a stream for each thread"
+            )
+        return feed
 
     def _ack_yielded(self) -> None:
         channel = self._channel

@@ -20,6 +20,7 @@ File map:
     _variables.py   the variables of a session as a state
     _estimator.py   Estimator: local, and with parameter servers
     _roles.py       what each task of a cluster does: train, serve, evaluate
+    _silent.py      saves while an input is silent
     _waiting.py     a worker waits for the model, or for the job's end
     keras.py        a callback for Model.fit
 """

@@ -66,6 +66,16 @@ def pulls_ahead(dataset: Any) -> str:
     return ""
 
 
+def ends_early(dataset: Any) -> bool:
+    """A take() may end the dataset, although more batches come."""
+    at = dataset
+    while getattr(at, "_headrace_input", None) is None:
+        if type(at).__name__.strip("_").removesuffix("Dataset") == "Take":
+            return True
+        at = at._inputs()[0]
+    return False
+
+
 def _deterministic(dataset: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # in a graph TensorFlow warns that options may be out of date

@@ -24,6 +24,7 @@ from headrace._trainer import Trainer
 from . import _chain, _prefix, _roles, _variables, _waiting
 from ._cluster import CHIEFS, Task, init_by_task, task
 from ._input import Input
+from ._silent import Saves
 
 log = logging.getLogger("headrace")
 
@@ -174,6 +175,7 @@ class _Run:
         self.config = owner.inner.config
         self.folder = owner.model_dir
         self.input: Input | None = None
+        self.ends_early = False  # the dataset may end before the input does
         self.scaffold: _Scaffold | None = None
         self.saved = -1  # of the newest checkpoint: its global step if the model is shared, else its batches
         self.shared = trainer.model == "shared"
@@ -191,6 +193,7 @@ class _Run:
                     f"input_fn gave a {type(dataset).__name__}: give a tf.data.Dataset, so that it can be counted"
                 )
             self.input = _chain.input_of(dataset)
+            self.ends_early = _chain.ends_early(dataset)
             ahead = _chain.pulls_ahead(dataset)
             if ahead and self.shared and self.owner.is_chief:
                 raise ValueError(
@@ -474,6 +477,8 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
         config = run.config
         every = {"every_secs": config.save_checkpoints_secs, "every_steps": config.save_checkpoints_steps}
         self._timer = tf.compat.v1.train.SecondOrStepTimer(**every) if any(every.values()) else None
+        self._saves = Saves(config.save_checkpoints_secs or 0)
+        self._seen = -1  # the global step at the last look in a silence
 
     def begin(self) -> None:
         self._global_step = tf.compat.v1.train.get_global_step()
@@ -482,9 +487,11 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._timer is not None:
-            self._timer.update_last_triggered_step(int(session.run(self._global_step)))
+            self._begins(int(session.run(self._global_step)))
 
     def before_run(self, run_context: Any) -> Any:
+        if self._timer is not None and not self._run.ends_early:
+            self._await_batch(run_context)
         return tf.compat.v1.train.SessionRunArgs(self._global_step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -496,18 +503,41 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
         if self._timer is None or not self._timer.should_trigger_for_step(int(run_values.results) + 1):
             return
         step = int(run_context.session.run(self._global_step))
-        if not self._timer.should_trigger_for_step(step):
-            return
+        if self._timer.should_trigger_for_step(step) and self._save(run_context, step):
+            run_context.request_stop()
+
+    def _await_batch(self, run_context: Any) -> None:
+        run, timer = self._run, self._timer
+        assert run.input is not None
+        assert timer is not None
+        self._seen = -1
+
+        def look() -> None:
+            step = int(run_context.session.run(self._global_step))
+            seen, self._seen = self._seen, step
+            # By steps: others may train meanwhile, and make a save due. If nobody trains, all is silent.
+            due = self._saves.seconds or not run.shared or step == seen or timer.should_trigger_for_step(step)
+            if due and run.now(step) not in (run.saved, 0) and self._save(run_context, step):
+                raise tf.errors.OutOfRangeError(None, None, "a listener of a save asks to stop")
+
+        self._saves.await_batch(run.input, look)
+
+    def _begins(self, step: int) -> None:
+        """A save begins, or the training."""
+        assert self._timer is not None
         self._timer.update_last_triggered_step(step)
+        self._saves.begins()
+
+    def _save(self, run_context: Any, step: int) -> bool:
+        """True: a listener asks to stop."""
+        self._begins(step)
         try:
-            stop = self._run.save(run_context.session, self._global_step, self._listeners)
+            return self._run.save(run_context.session, self._global_step, self._listeners)
         except CheckpointError as error:
             if self._run.trainer.control.fault is not None:
                 raise
             log.warning("a checkpoint was not saved; training goes on: %s", error)
-            return
-        if stop:
-            run_context.request_stop()
+            return False
 
     def end(self, session: Any) -> None:
         self._run.end()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from headrace._batch import Batch
+from headrace._channel import Signal
 from headrace._columns import Column
 from headrace._dataset import Dataset
 from headrace._dataset import dataset as dataset_named
@@ -40,6 +43,8 @@ class Input:
         self._turn = 0  # of the iteration that may ask for batches
         self._opening = threading.Lock()
         self._pulling = False
+        self._asking = threading.Lock()  # held by the thread that asks the stream
+        self._pulled = Signal()  # an iteration has asked it
         #: What ended the last iteration, if it was an error: TensorFlow tells only its text.
         self.error: Exception | None = None
         self.columns = self._schema()
@@ -94,6 +99,25 @@ class Input:
             log.info("%d rows that TensorFlow had pulled ahead were given back: they come again", rows)
         return rows
 
+    def _ready(self, seconds: float) -> bool:
+        """Whether an iteration gets its next element now, or the end. Waits for that so many
+        seconds at most. Not for the thread of an iteration.
+
+        An iteration may be asking the stream meanwhile, because TensorFlow pulls ahead.
+        """
+        until = time.monotonic() + seconds
+        while self.stream._channel.tracked and not self.unstepped:
+            left = max(0.0, until - time.monotonic())
+            if self._asking.acquire(blocking=False):
+                try:
+                    return self.unstepped > 0 or self.stream.ready(left)
+                finally:
+                    self._asking.release()
+            if not left:
+                return False
+            self._pulled.wait(min(left, 60.0))  # a lock takes no number of any size
+        return True
+
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Does what Stream.state_dict() does."""
         return self.stream.state_dict(step)
@@ -132,21 +156,29 @@ class Input:
         turn = self._turn
         stream = self.stream
         while True:
-            self._pulling = True
             try:
-                batch = next(stream, None)
+                batch = self._pull(stream)
             except Exception as error:
                 if turn == self._turn:
                     self.error = error
                     raise
                 return  # give_back() has ended this iteration
-            finally:
-                self._pulling = False
             if batch is None:
                 return
             if turn != self._turn:
                 raise HeadraceError("a newer iteration of this dataset has begun: this one is over")
             yield _elements.flat(batch, self.columns)
+
+    def _pull(self, stream: Stream) -> Batch | None:
+        try:
+            with self._asking:
+                self._pulling = True
+                try:
+                    return next(stream, None)
+                finally:
+                    self._pulling = False
+        finally:
+            self._pulled.set()
 
 
 def dataset(

@@ -22,6 +22,7 @@ from headrace._errors import CheckpointError
 from headrace._restore import Restored
 
 from . import _chain
+from ._silent import Saves
 
 log = logging.getLogger("headrace")
 
@@ -32,8 +33,10 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     dataset: the tf.data.Dataset that is given to fit(). It may pull batches ahead
     (prefetch, parallel map); what it must not do is listed at `input_of`.
     checkpoints: a folder, or a `headrace.Checkpointer`; None saves nothing. every: batches
-    between two checkpoints; 0: only when training ends. memory_every: batches between two
-    checkpoints that stay in memory (docs/FLASH.md); 0: none.
+    between two checkpoints. every_secs: seconds between two, also while no batch comes. Both
+    0: only when training ends. If an input without an end is silent for a minute, `every`
+    alone saves, too. memory_every: batches between two checkpoints that stay in memory
+    (docs/FLASH.md); 0: none.
 
     When training begins, the newest checkpoint is restored: weights, the optimizer's
     variables and the records, which do not come again. The model must be built and
@@ -56,17 +59,26 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         checkpoints: str | os.PathLike[str] | Checkpointer | None = None,
         *,
         every: int = 0,
+        every_secs: float = 0,
         memory_every: int = 0,
         check_loss: bool = True,
     ) -> None:
         super().__init__()
-        for name, n in (("every", every), ("memory_every", memory_every)):
-            if n < 0:
-                raise ValueError(f"{name}={n}; it is a number of batches, or 0")
+        given = (
+            ("every", every, "batches"),
+            ("every_secs", every_secs, "seconds"),
+            ("memory_every", memory_every, "batches"),
+        )
+        for name, n, unit in given:
+            if not n >= 0:
+                raise ValueError(f"{name}={n}; it is a number of {unit}, or 0")
             if n and checkpoints is None:
                 raise ValueError(f"{name}={n} without checkpoints: say the folder")
         self.input = _chain.input_of(dataset)
-        self.every, self.memory_every, self.check_loss = every, memory_every, check_loss
+        self.every, self.every_secs, self.memory_every = every, every_secs, memory_every
+        self.check_loss = check_loss
+        self._saves = Saves(every_secs)
+        self._waits = bool(every or every_secs) and not _chain.ends_early(dataset)
         self._folder = None if checkpoints is None or isinstance(checkpoints, Checkpointer) else checkpoints
         self._checkpointer = checkpoints if isinstance(checkpoints, Checkpointer) else None
         #: Batches that were in the model when training began.
@@ -89,13 +101,19 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         if not self._begun:
             self._begun = True
             self._restore()
+        self._saves.begins()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Waits for the batch, and saves when it is time."""
+        if self._waits:
+            self._saves.await_batch(self.input, self._look)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Steps the batch, and saves when it is time."""
         if self.check_loss:
             self._refuse((logs or {}).get("loss"))
         self._step = self.input.step()
-        if self.every and self._step % self.every == 0:
+        if (self.every and self._step % self.every == 0) or self._saves.due():
             self._save()
         elif self.memory_every and self._step % self.memory_every == 0 and self._checkpointer is not None:
             self._checkpointer.save(self._step, self._variables(), storage=False)
@@ -153,9 +171,16 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
         build(model.trainable_variables)
         return {"model": list(model.weights), "optimizer": _list(optimizer.variables)}
 
+    def _look(self) -> None:
+        if self._step > self._saved:
+            self._save()
+        elif self._checkpointer is not None:
+            self._checkpointer._raise_unseen()
+
     def _save(self) -> None:
         if self._checkpointer is None:
             return
+        self._saves.begins()
         self._checkpointer.save(self._step, self._variables())
         self._saved = self._step
 
