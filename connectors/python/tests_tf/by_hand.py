@@ -1,4 +1,4 @@
-"""Tasks of a cluster that are started by hand, one by one, as on Kubernetes."""
+"""Tasks of a cluster that are started by hand, one by one, as on Kubernetes, and a folder that grows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forks import free_port
-from tasks import WITHIN
+from tasks import WITHIN, Tasks
 
 PROGRAM = Path(__file__).parent / "counting.py"
 
@@ -25,6 +25,32 @@ def bound(work: Path) -> list[Path]:
     """The checkpoints that have a manifest, the oldest first."""
     found = work.glob("model/*.headrace-manifest.json")
     return sorted(found, key=lambda p: int(p.name.split("-")[1].split(".")[0]))
+
+
+def apply_without_end(job: Any) -> None:
+    """The job's dataset reads files that come later, too."""
+    grows = 'paths: ["*.tsv"], end: never, complete: renamed, refresh: 100ms'
+    spec = job.folder / "rows.yaml"
+    spec.write_text(job.spec("rows").replace('paths: ["*.tsv"]', grows))
+    job.headrace("dataset", "apply", "-f", str(spec))
+
+
+def drop(job: Any, start: int, end: int) -> None:
+    """A file with these records comes."""
+    new = job.data / "new.tmp"
+    new.write_text("".join(job.line(i) for i in range(start, end)))
+    new.rename(job.data / f"from-{start}.tsv")
+
+
+def await_records(job: Any, records: int, manifests: Callable[[], list[Path]]) -> Path:
+    """Waits until the newest checkpoint has so many records. Gives its manifest. manifests: the oldest first."""
+
+    def has_all() -> bool:
+        paths = manifests()
+        return bool(paths) and Tasks.rows(json.loads(paths[-1].read_text())) == records
+
+    until(f"a checkpoint of {records} records", has_all, job.logs)
+    return manifests()[-1]
 
 
 class ByHand:

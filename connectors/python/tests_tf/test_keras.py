@@ -13,7 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import headrace
 import pytest
+from by_hand import apply_without_end, await_records, drop
 
 N = 1970  # 99 batches of 20; the last one has 10
 
@@ -74,6 +76,7 @@ def report(model, records, begun):
 FIT = (
     MODEL
     + """
+headrace.tensorflow._silent.SILENT_SECONDS = 0.5
 model = make()
 model.compile("adam", "mse", jit_compile=False)
 rows = headrace.tensorflow.dataset("rows", 20).map(label)
@@ -86,6 +89,9 @@ report(model, callback.input, callback.initial_step)
 )
 MEMORY = FIT.replace("every=7)", "every=7, memory_every=1)").replace(
     "report(model, callback", 'print("from", callback.restored_from, flush=True)\nreport(model, callback'
+)
+SILENT = FIT.replace("every=7)", '**json.loads(os.environ["WHEN"]))').replace(
+    '"rows", 20)', '"rows", 20, max_wait=0.5)'
 )
 # What the first fit() had pulled ahead and not trained is trained by the second one.
 PARTS = (
@@ -194,6 +200,35 @@ def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, 
         assert len(ends) == 1, "the end does not lie on storage"
     finally:
         shutil.rmtree(slots)
+
+
+@pytest.mark.parametrize("ahead", ["", "1"], ids=["", "prefetch"])
+@pytest.mark.parametrize("when", [{"every": 1000}, {"every_secs": 3}])
+def test_a_silent_input_comes_into_a_checkpoint(
+    job: Any, monkeypatch: pytest.MonkeyPatch, when: dict[str, int], ahead: str
+) -> None:
+    """An input without an end. A kill in its silence repeats nothing."""
+    work = Path(job.folder) / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    first = N - 50
+    drop(job, 0, first)
+    job.up("--model", "replicated")
+    apply_without_end(job)
+
+    def manifests() -> list[Path]:
+        return sorted(work.glob("checkpoints/step-*/headrace-manifest.json"))
+
+    for end in (first, N):
+        trainer = job.trainer(SILENT, WHEN=json.dumps(when), AHEAD=ahead)
+        if end == N:
+            drop(job, first, N)
+        newest = await_records(job, end, manifests)
+        trainer.process.kill()
+        trainer.process.wait()
+        (hist,) = (v for v in headrace.load(newest.parent)["model"] if v.shape == (N,))
+        assert (hist[:end] == 1).all(), job.logs()
+        assert not hist[end:].any()
 
 
 def test_what_keras_would_not_tell_is_refused_by_name(work: Any) -> None:

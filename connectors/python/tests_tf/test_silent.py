@@ -3,7 +3,6 @@ batch follows. A kill in the silence repeats nothing, and what comes after it is
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
-from by_hand import PROGRAM, ByHand, bound, until
-from fixtures import Job
-from tasks import Tasks
+from by_hand import PROGRAM, ByHand, apply_without_end, await_records, bound, drop
 from test_estimator import check_bound, ended
 
 FIRST, MORE = 210, 50  # with 20 rows a batch, each ends with a short one
@@ -23,27 +20,14 @@ SILENT = {"SILENT_SECONDS": "0.5"}
 
 
 @pytest.fixture
-def work(job: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
+def work(job: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A job whose folder grows."""
-    job.work = Path(job.folder) / "work"  # type: ignore[attr-defined]
-    (job.work / "model").mkdir(parents=True)  # type: ignore[attr-defined]
-    monkeypatch.chdir(job.work)  # type: ignore[attr-defined]
-    (job.work / "fast").touch()  # type: ignore[attr-defined]
-    write(job, 0, FIRST)
+    job.work = Path(job.folder) / "work"
+    (job.work / "model").mkdir(parents=True)
+    monkeypatch.chdir(job.work)
+    (job.work / "fast").touch()
+    drop(job, 0, FIRST)
     return job
-
-
-def apply(job: Any) -> None:
-    grows = 'paths: ["*.tsv"], end: never, complete: renamed, refresh: 100ms'
-    spec = job.folder / "rows.yaml"
-    spec.write_text(job.spec("rows").replace('paths: ["*.tsv"]', grows))
-    job.headrace("dataset", "apply", "-f", str(spec))
-
-
-def write(job: Any, start: int, end: int) -> None:
-    new = job.data / "new.tmp"
-    new.write_text("".join(job.line(i) for i in range(start, end)))
-    new.rename(job.data / f"from-{start}.tsv")
 
 
 def start(job: Any, *args: str) -> Any:
@@ -53,24 +37,19 @@ def start(job: Any, *args: str) -> Any:
 
 
 def saved(job: Any, records: int) -> None:
-    """Waits until a checkpoint has so many records."""
-
-    def newest() -> int:
-        paths = bound(job.work)
-        return Tasks.rows(json.loads(paths[-1].read_text())) if paths else 0
-
-    until(f"a checkpoint of {records} records", lambda: newest() == records, job.logs)
+    await_records(job, records, lambda: bound(job.work))
 
 
 @pytest.mark.parametrize("args", [*WHEN.values(), ["--every=1000", "--prefetch=8"]], ids=[*WHEN, "pulled ahead"])
 def test_one_process(work: Any, args: list[str]) -> None:
     work.up("--model", "replicated")
-    apply(work)
+    apply_without_end(work)
     trainer = start(work, *args)
     saved(work, FIRST)
     trainer.process.kill()
+    trainer.process.wait()
     trainer = start(work, *args)
-    write(work, FIRST, FIRST + MORE)
+    drop(work, FIRST, FIRST + MORE)
     saved(work, FIRST + MORE)
     assert "begins behind 11 storage" in trainer.log.read_text(), work.logs()
     check_bound(work)
@@ -79,7 +58,7 @@ def test_one_process(work: Any, args: list[str]) -> None:
 @pytest.mark.parametrize("when", WHEN)
 def test_a_cluster(work: Any, when: str) -> None:
     work.up("--model", "shared")
-    apply(work)
+    apply_without_end(work)
     kinds = ("ps", "chief", "worker")
     tasks = ByHand(work, [*ARGS, *WHEN[when]], ps=1, chief=1, worker=1)
     first = [tasks.start(kind, **SILENT) for kind in kinds]
@@ -88,7 +67,7 @@ def test_a_cluster(work: Any, when: str) -> None:
         task.process.kill()
         task.process.wait()
     again = [tasks.start(kind, **SILENT) for kind in kinds]
-    write(work, FIRST, FIRST + MORE)
+    drop(work, FIRST, FIRST + MORE)
     saved(work, FIRST + MORE)
     assert re.search(r"begins behind \d+ storage", again[1].log.read_text()), work.logs()
     check_bound(work)
@@ -96,6 +75,6 @@ def test_a_cluster(work: Any, when: str) -> None:
 
 def test_a_dataset_that_ends_before_its_input_does_not_wait_for_it(work: Any) -> None:
     work.up("--model", "replicated")
-    apply(work)
+    apply_without_end(work)
     trained = ended(start(work, "--every=1000", "--take=11"))
     assert (trained["step"], trained["records"]) == (11, FIRST)

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import headrace
+import numpy as np
 import pytest
+from agent import poll
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "CHECKPOINTS.md").read_text()
@@ -72,6 +75,34 @@ def test_a_program_of_the_page_ends_with_every_record_once(
     out = killed_and_again(lambda env: job.trainer(KILLED + ALONE[number], **env), rng, times=3)
     assert f"step {n // 50}" in out, out + job.logs()
     assert "records" not in ALONE[number] or f"records {n}" in out, out + job.logs()
+
+
+def test_the_pages_program_saves_while_its_input_is_silent(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its five steps and two more are too few for a save by steps. It is killed in the silence."""
+    (program,) = (p for p in ALONE if "stream.ready(60)" in p)
+    program = program.replace("ready(60)", "ready(0.2)")
+    grows = 'paths: ["*.tsv"], end: never, complete: renamed, refresh: 100ms'
+    spec = job.folder / "rows.yaml"
+    spec.write_text(job.spec("rows").replace('paths: ["*.tsv"]', grows))
+    job.up("--model", "replicated")
+    job.headrace("dataset", "apply", "-f", str(spec))
+    monkeypatch.chdir(job.folder)
+
+    def saved() -> int:
+        audit = job.headrace("audit", "checkpoints", "-o", "json", check=False).stdout
+        return json.loads(audit)["datasets"][0]["records"]["rows"] if audit else 0
+
+    for start, end in ((0, 250), (250, 350)):
+        (job.data / "new.tmp").write_text("".join(job.line(i) for i in range(start, end)))
+        (job.data / "new.tmp").rename(job.data / f"from-{start}.tsv")
+        trainer = job.trainer(program)
+        poll(lambda end=end: saved() == end, 900)  # type: ignore[misc]
+        trainer.process.kill()
+        trainer.process.wait()
+    assert (job.folder / "checkpoints").exists()
+    newest = max((job.folder / "checkpoints").iterdir())
+    dense = [[float(x or -1) for x in job.line(i).split("\t")[1:4]] for i in range(350)]
+    assert np.allclose(headrace.load(newest)["weights"], np.sum(dense, axis=0))
 
 
 def run_of_group(job: Any, program: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:

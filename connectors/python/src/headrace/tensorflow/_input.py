@@ -99,11 +99,12 @@ class Input:
             log.info("%d rows that TensorFlow had pulled ahead were given back: they come again", rows)
         return rows
 
-    def _ready(self, seconds: float) -> bool:
-        """Whether an iteration gets its next element now, or the end. Waits for that so many
-        seconds at most. Not for the thread of an iteration.
+    def ready(self, seconds: float = 0.0) -> bool:
+        """Whether the iteration gets its next element now, or the end of the input. Waits for
+        it so many seconds at most, as Stream.ready() does.
 
-        An iteration may be asking the stream meanwhile, because TensorFlow pulls ahead.
+        For the thread that trains. TensorFlow may pull batches ahead meanwhile. With take() it
+        may wait for a batch that the iteration does not ask for.
         """
         until = time.monotonic() + seconds
         while self.stream._channel.tracked and not self.unstepped:

@@ -35,6 +35,6 @@ class Saves:
         when a save is due, and each so many seconds."""
         every = self.seconds or SILENT_SECONDS
         at = self._due if self.seconds else time.monotonic() + every
-        while not input._ready(max(0.0, at - time.monotonic())):
+        while not input.ready(max(0.0, at - time.monotonic())):
             look()
             at = time.monotonic() + every
