@@ -1,5 +1,5 @@
-"""examples/estimator_clicks under `headrace run`, with a kill, over files and over a topic of a real
-Kafka: each record is in the model once."""
+"""examples/estimator_clicks in one process under `headrace run`, with a kill, over files and over a
+topic of a real Kafka: each record is in the model once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 import topic
 
 pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Estimator")
+from tasks import Tasks, made_lines
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "estimator_clicks"
 N = 20_000
@@ -55,3 +56,32 @@ def runs_with_a_kill(job: Any, work: Path, spec: str) -> None:
     assert killed
     assert run.returncode == 0, text
     assert f"in the model once {N}, never 0, more often 0" in text, text
+
+
+class Alone(Tasks):
+    kind = "replicated"
+
+    def runs_what(self) -> list[str]:
+        return ["--model", "replicated", "--max-restarts", "3", "-f", "kafka.yaml"]
+
+    def kill_trainer(self) -> None:
+        out = subprocess.run(["pgrep", "-P", str(self.runs.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(out.stdout.split()[0]), signal.SIGKILL)
+
+
+def test_a_topic_that_falls_silent_comes_into_a_checkpoint(job: Any) -> None:
+    """It has no end. All that was trained is in a checkpoint, although no batch follows. So a kill in the
+    silence repeats nothing."""
+    records, first = 2000, 1220  # each ends with a short batch
+    made = Alone(job, "kafka.yaml", f"--records={records}", "--rows=100", "--seconds=2", "--max-wait=1")
+    lines = made_lines(0, records)
+    with topic.kafka(made.work, "".join(lines[:first])) as address:
+        spec = made.work / "kafka.yaml"
+        spec.write_text(spec.read_text().replace("127.0.0.1:9092", address).replace("end: latest ", "end: never "))
+        made.start()
+        made.until("a checkpoint of what has come", lambda: made.saved(first // 4))
+        made.kill_trainer()
+        topic.produce(address, "".join(lines[first:]))
+        made.until("a checkpoint of all", lambda: made.saved(records // 4))
+        made.stop()
+    assert (made.check() == 1).all(), made.text()
