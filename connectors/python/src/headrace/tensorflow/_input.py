@@ -103,8 +103,9 @@ class Input:
         """Whether the iteration gets its next element now, or the end of the input. Waits for
         it so many seconds at most, as Stream.ready() does.
 
-        For the thread that trains. TensorFlow may pull batches ahead meanwhile. With take() it
-        may wait for a batch that the iteration does not ask for.
+        For the thread that trains, when it has stepped what it trained: a batch that is not
+        stepped counts as one that TensorFlow has pulled ahead. With take() it may wait for a
+        batch that the iteration does not ask for.
         """
         until = time.monotonic() + seconds
         while self.stream._channel.tracked and not self.unstepped:

@@ -31,8 +31,8 @@ class Saves:
         return self.seconds > 0 and time.monotonic() >= self._due
 
     def await_batch(self, input: Input, look: Callable[[], None]) -> None:
-        """Waits for the next batch or the end. look: saves if there is anything to save. It is called
-        when a save is due, and each so many seconds."""
+        """Waits for the next batch or the end. look saves if there is anything to save. It is called
+        when a save is due by time, and again after as many seconds, until a batch has come."""
         every = self.seconds or SILENT_SECONDS
         at = self._due if self.seconds else time.monotonic() + every
         while not input.ready(max(0.0, at - time.monotonic())):
