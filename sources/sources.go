@@ -114,20 +114,48 @@ type Cursor interface {
 }
 
 // Batch is a run of records in one arena. Record i is
-// Arena[Recs[i].Value[0]:Recs[i].Value[1]]. Valid until the next call of Next.
+// Arena[Recs[i].Value[0]:Recs[i].Value[1]], or row i of Columns. Valid until the next call of Next.
 type Batch struct {
 	Arena []byte
 	Recs  []Record
 	// End is the position after the last record and after all positions without a record
 	// that follow it. An ack of the whole batch has this prefix.
 	End int64
-	// Columns has the fields of records that are rows of columns: record i is row i of each.
-	// Such records have no key, no value and no time, and Arena is empty.
-	Columns []Column
+	// Columns has the fields of records that are rows of columns: record i is row i of each, and
+	// begins at FirstRow + i. There are Rows of them. Such records have no key, no value and no
+	// time, and Arena and Recs are empty: a Record takes more memory than many a row.
+	Columns  []Column
+	FirstRow int64
+	Rows     int
 }
 
 // Reset empties the batch and keeps its memory.
-func (b *Batch) Reset() { b.Arena, b.Recs, b.Columns, b.End = b.Arena[:0], b.Recs[:0], nil, 0 }
+func (b *Batch) Reset() {
+	b.Arena, b.Recs, b.Columns, b.FirstRow, b.Rows, b.End = b.Arena[:0], b.Recs[:0], nil, 0, 0, 0
+}
+
+// Len is the number of records.
+func (b *Batch) Len() int { return len(b.Recs) + b.Rows }
+
+// Rec is record i, whether it lies in Recs or is a row of columns.
+func (b *Batch) Rec(i int) Record {
+	if b.Rows == 0 {
+		return b.Recs[i]
+	}
+	r := Record{Offset: b.FirstRow + int64(i), Next: b.FirstRow + int64(i) + 1}
+	if i == b.Rows-1 {
+		r.Next = b.End
+	}
+	return r
+}
+
+// Cut leaves out the records from n on.
+func (b *Batch) Cut(n int) {
+	if n < b.Len() {
+		b.End = b.Rec(n).Offset
+	}
+	b.Recs, b.Rows = b.Recs[:min(n, len(b.Recs))], min(n, b.Rows)
+}
 
 // Record is one record of a Batch; Key, Value and each header are [start, end)
 // in the arena.

@@ -245,15 +245,15 @@ func (c *cutter) append(l *lease) {
 	if c.w == nil {
 		c.w = c.st.fresh()
 	}
-	b, recs := c.w.b, c.chunk.batch.Recs
+	b, batch := c.w.b, c.chunk.batch
 	c.st.mu.Lock()
 	end := l.end
 	c.st.mu.Unlock()
-	stop := len(recs)
+	stop := batch.Len()
 	if rng, _, any := l.span(c.chunk.piece, l.read, end); !any {
 		stop = c.at
-	} else if recs[stop-1].Offset >= rng.End { // the tail was stolen
-		stop = sort.Search(len(recs), func(i int) bool { return recs[i].Offset >= rng.End })
+	} else if batch.Rec(stop-1).Offset >= rng.End { // the tail was stolen
+		stop = sort.Search(batch.Len(), func(i int) bool { return batch.Rec(i).Offset >= rng.End })
 	}
 	if c.at >= stop {
 		c.skipChunk(l)
@@ -268,10 +268,10 @@ func (c *cutter) append(l *lease) {
 	if l.singly() {
 		room = 1
 	}
-	whole := c.chunk.batch.Recs
-	c.chunk.batch.Recs = recs[:stop]
-	n, err := c.dec.Append(b, c.chunk.batch, c.at, rows+room)
-	c.chunk.batch.Recs = whole
+	whole := *batch
+	batch.Cut(stop)
+	n, err := c.dec.Append(b, batch, c.at, rows+room)
+	*batch = whole
 	if n > 0 {
 		c.book(l, rows, n, end)
 	}
@@ -290,7 +290,7 @@ func (c *cutter) append(l *lease) {
 	case b.Rows() > rows && b.Rows()%c.st.rows == 0:
 		c.batchFull()
 	}
-	if c.at >= len(recs) {
+	if c.at >= batch.Len() {
 		c.recycle()
 	}
 }
@@ -335,10 +335,10 @@ func (c *cutter) bindHeader(l *lease) bool {
 // book records which lease the rows from `rows` on belong to, and up to which position
 // the n records reach.
 func (c *cutter) book(l *lease, rows, n int, end int64) {
-	b, piece, recs := c.w.b, c.chunk.piece, c.chunk.batch.Recs
-	next := recs[c.at+n-1].Next
-	if c.at+n == len(recs) {
-		next = max(next, c.chunk.batch.End)
+	b, piece, batch := c.w.b, c.chunk.piece, c.chunk.batch
+	next := batch.Rec(c.at + n - 1).Next
+	if c.at+n == batch.Len() {
+		next = max(next, batch.End)
 	}
 	to := l.after(piece, next, end)
 	var last *run

@@ -32,7 +32,7 @@ func (c *cutter) badRecord(l *lease, err error) {
 		return
 	}
 	p := l.grant.Pieces[c.chunk.piece]
-	at := p.OrderStart + c.chunk.batch.Recs[c.at].Offset - p.Start
+	at := p.OrderStart + c.chunk.batch.Rec(c.at).Offset - p.Start
 	c.fail(l, at, c.chunk.piece, err)
 }
 
@@ -48,7 +48,7 @@ const formJSON = "json"
 // leaveOut reports the next record as bad to the master, which excludes it and grants the
 // rest of the lease anew.
 func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
-	rec, arena := &c.chunk.batch.Recs[c.at], c.chunk.batch.Arena
+	rec, arena := c.chunk.batch.Rec(c.at), c.chunk.batch.Arena
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]
 	bad := &pb.BadRecord{Start: rec.Offset, End: rec.Next, Column: column, Kind: kind, Reason: reason,
 		Value: bytes.Clone(value[:min(len(value), badValueBytes)]), Key: bytes.Clone(key[:min(len(key), badKeyBytes)]), Size: int64(len(value))}

@@ -184,7 +184,7 @@ func (r *reading) attempt(ctx context.Context, i int, p *pb.Piece, rng sources.R
 			}
 			return err
 		}
-		pos.Offset = max(b.End, b.Recs[len(b.Recs)-1].Next)
+		pos.Offset = max(b.End, b.Rec(b.Len()-1).Next)
 		select {
 		case r.out <- chunk{piece: i, batch: b, header: header}:
 			r.poke()

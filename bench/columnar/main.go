@@ -95,7 +95,7 @@ func (r *reader) segment(src sources.Source, p sources.PartitionID, s sources.Se
 		} else if err != nil {
 			return err
 		}
-		for at := 0; at < len(r.batch.Recs); {
+		for at := 0; at < r.batch.Len(); {
 			n, err := r.dec.Append(r.b, &r.batch, at, r.rows)
 			if err != nil {
 				return err

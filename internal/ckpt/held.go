@@ -62,8 +62,8 @@ func holds(ctx context.Context, src sources.Source, g *sources.Segment, w *audit
 		case err != nil:
 			return false, err
 		}
-		for i := range b.Recs {
-			if b.Recs[i].Offset == w.Offset {
+		for i := range b.Len() {
+			if b.Rec(i).Offset == w.Offset {
 				return true, nil
 			}
 		}

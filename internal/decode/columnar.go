@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/frame"
@@ -28,8 +29,8 @@ type counted struct{ slot, slots, values int }
 // columnState says which batch the feeds are of, and at which row they stand.
 type columnState struct {
 	feeds []feed
-	first *sources.Record
-	start int64 // offset of the batch's first record
+	first *sources.Column
+	start int64 // offset of the batch's first row
 	row   int
 	room  int // bytes that the column may append
 }
@@ -37,7 +38,7 @@ type columnState struct {
 // appendColumns is Append for rows of columns.
 func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows int) (int, error) {
 	row := b.Rows()
-	n := min(len(batch.Recs)-from, min(maxRows, b.Limit())-row)
+	n := min(batch.Rows-from, min(maxRows, b.Limit())-row)
 	if n <= 0 {
 		return 0, nil
 	}
@@ -74,7 +75,9 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 				continue
 			}
 		}
-		putOffsets(b.Offsets[row:row+took], batch.Recs[from:from+took])
+		for i := range took {
+			b.Offsets[row+i] = batch.FirstRow + int64(from+i)
+		}
 		if d.eventTime == nil {
 			clear(b.Times[row : row+took])
 		}
@@ -90,34 +93,14 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 		}
 		d.truncate(b, row+took)
 		d.columnar.first = nil
-		return took, d.errorOf(f, from+took, batch.Recs[from+took].Offset)
-	}
-}
-
-// putOffsets fills out with the offsets of recs. Offsets grow from record to record, so the first
-// and the last one say whether all lie between them: then the other records, which take much more
-// memory than out, are not looked at.
-func putOffsets(out []int64, recs []sources.Record) {
-	n := len(recs)
-	if n == 0 {
-		return
-	}
-	first := recs[0].Offset
-	if recs[n-1].Offset-first == int64(n-1) {
-		for i := range out {
-			out[i] = first + int64(i)
-		}
-		return
-	}
-	for i := range out {
-		out[i] = recs[i].Offset
+		return took, d.errorOf(f, from+took, batch.FirstRow+int64(from+took))
 	}
 }
 
 // feed makes the feeds stand at row from.
 func (d *Decoder) feed(batch *sources.Batch, from int) error {
 	s := &d.columnar
-	if from > 0 && s.row == from && s.first == &batch.Recs[0] && s.start == batch.Recs[0].Offset {
+	if from > 0 && s.row == from && s.first != nil && s.first == unsafe.SliceData(batch.Columns) && s.start == batch.FirstRow {
 		return nil
 	}
 	s.feeds = s.feeds[:0]
@@ -137,7 +120,7 @@ func (d *Decoder) feed(batch *sources.Batch, from int) error {
 		f.pass(from)
 		s.feeds = append(s.feeds, f)
 	}
-	s.first, s.start, s.row = &batch.Recs[0], batch.Recs[0].Offset, from
+	s.first, s.start, s.row = unsafe.SliceData(batch.Columns), batch.FirstRow, from
 	return nil
 }
 

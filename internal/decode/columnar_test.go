@@ -36,7 +36,7 @@ func rowsOfColumns() *sources.Batch {
 	dict := &sources.Dictionary{Len: 3, Values: int64s(4, 1<<40, 1)}
 	s, ends := texts("a", "b", "\xff", "d")
 	return &sources.Batch{
-		Recs: []sources.Record{{Offset: 10, Next: 11}, {Offset: 11, Next: 12}, {Offset: 12, Next: 13}, {Offset: 13, Next: 14}},
+		FirstRow: 10, Rows: 4, End: 14,
 		Columns: []sources.Column{
 			{Path: "/n", Kind: sources.Int64Values, Valid: []byte{1, 0, 1, 1}, Dict: dict, Entries: []uint32{2, 1, 0}},
 			{Path: "/s", Kind: sources.BytesValues, Values: s, Offsets: ends},
@@ -113,12 +113,8 @@ func TestRowsOfColumnsBecomeRowsOneOrManyAtATime(t *testing.T) {
 // TestListsOfAFixedLengthFillAMatrix: v is [1, 2], null, [3, 2^40], [5], [6, null], [7, 8].
 func TestListsOfAFixedLengthFillAMatrix(t *testing.T) {
 	batch := func() *sources.Batch {
-		b := &sources.Batch{Columns: []sources.Column{{Path: "/v/*", Kind: sources.Int64Values, List: true,
+		return &sources.Batch{Rows: 6, Columns: []sources.Column{{Path: "/v/*", Kind: sources.Int64Values, List: true,
 			Ends: []int32{2, 2, 4, 5, 7, 9}, Valid: []byte{1, 1, 1, 1, 1, 1, 0, 1, 1}, Values: int64s(1, 2, 3, 1<<40, 5, 6, 7, 8)}}}
-		for i := range 6 {
-			b.Recs = append(b.Recs, sources.Record{Offset: int64(i), Next: int64(i + 1)})
-		}
-		return b
 	}
 	for step := 1; step <= 6; step++ {
 		d := columnarDecoder(t, "default", `{name: v, path: "/v/*", dtype: int32, shape: [2], default: -1, missing: mask}`)
@@ -214,14 +210,13 @@ func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 	const rows = 20_000
 	word := strings.Repeat("w", 2000)
 	dict := &sources.Dictionary{Len: 1, Values: []byte(word), Offsets: []int32{0, int32(len(word))}}
-	batch := &sources.Batch{Recs: make([]sources.Record, rows), Columns: []sources.Column{
+	batch := &sources.Batch{Rows: rows, Columns: []sources.Column{
 		{Path: "/a", Kind: sources.BytesValues, Dict: dict, Entries: make([]uint32, rows)},
 		{Path: "/l/*", Kind: sources.BytesValues, List: true, Dict: dict, Entries: make([]uint32, rows), Valid: slices.Repeat([]byte{1}, rows)},
 		{Path: "/n/*", Kind: sources.Int64Values, List: true, Valid: slices.Repeat([]byte{1}, rows)},
 	}}
-	for i := range batch.Recs {
+	for i := range rows {
 		batch.Columns[2].Values = binary.LittleEndian.AppendUint64(batch.Columns[2].Values, uint64(i))
-		batch.Recs[i] = sources.Record{Offset: int64(i), Next: int64(i + 1)}
 		batch.Columns[1].Ends, batch.Columns[2].Ends = append(batch.Columns[1].Ends, int32(i+1)), append(batch.Columns[2].Ends, int32(i+1))
 	}
 	a, l, n := "{name: a, path: a, dtype: string}", `{name: l, path: "/l/*", dtype: string}`, `{name: n, path: "/n/*", dtype: int64}`
@@ -263,13 +258,10 @@ func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
 	const rows = 20_000
 	word := strings.Repeat("w", 2000)
 	dict := &sources.Dictionary{Len: 1, Values: []byte(word), Offsets: []int32{0, int32(len(word))}}
-	batch := &sources.Batch{Recs: make([]sources.Record, rows), Columns: []sources.Column{
+	batch := &sources.Batch{Rows: rows, Columns: []sources.Column{
 		{Path: "/n", Kind: sources.Int64Values, Values: int64s(slices.Repeat([]int64{1 << 40}, rows)...)},
 		{Path: "/a", Kind: sources.BytesValues, Dict: dict, Entries: make([]uint32, rows)},
 	}}
-	for i := range batch.Recs {
-		batch.Recs[i] = sources.Record{Offset: int64(i), Next: int64(i + 1)}
-	}
 	d := columnarDecoder(t, "default", "{name: n, path: n, dtype: int32, default: 7}", "{name: a, path: a, dtype: string, default: none}")
 	d.maxFrame = frameReserve + 1_000_000
 	b, err := d.NewBuilder(rows)
@@ -300,7 +292,7 @@ func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
 // A uint64 that int64 does not hold is an error of its row; it is hashed as it is written.
 func TestLargeUnsignedNumbers(t *testing.T) {
 	batch := &sources.Batch{
-		Recs:    []sources.Record{{Offset: 0, Next: 1}, {Offset: 1, Next: 2}},
+		Rows:    2,
 		Columns: []sources.Column{{Path: "/u", Kind: sources.Uint64Values, Values: int64s(7, -1)}},
 	}
 	d := columnarDecoder(t, "fail", "{name: f, path: u, dtype: float64}", "{name: h, path: u, dtype: int64, hash: {buckets: 0}}")
@@ -325,19 +317,6 @@ func TestLargeUnsignedNumbers(t *testing.T) {
 		n, err := d.Append(b, batch, 0, 10)
 		if n != 1 || err == nil || !strings.Contains(err.Error(), "18446744073709551615") || !strings.Contains(err.Error(), "out of the range of "+dtype) {
 			t.Errorf("%s: %d rows, %v", dtype, n, err)
-		}
-	}
-}
-
-func TestOffsetsOfRowsAreThoseOfTheirRecords(t *testing.T) {
-	for _, want := range [][]int64{{}, {7}, {7, 8}, {7, 9}, {1 << 40, 1<<40 + 1, 1<<40 + 2}, {0, 1, 3}, {0, 2, 3}, {5, 50, 500}} {
-		recs := make([]sources.Record, len(want))
-		for i, offset := range want {
-			recs[i].Offset = offset
-		}
-		got := make([]int64, len(want))
-		if putOffsets(got, recs); !slices.Equal(got, want) {
-			t.Errorf("records at %v become rows at %v", want, got)
 		}
 	}
 }

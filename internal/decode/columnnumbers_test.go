@@ -129,7 +129,7 @@ func TestADictionaryMayLieAnywhere(t *testing.T) {
 		}
 		at := memory[shift:][:len(values):len(values)]
 		copy(at, values)
-		batch := &sources.Batch{Recs: []sources.Record{{Offset: 0, Next: 1}, {Offset: 1, Next: 2}},
+		batch := &sources.Batch{Rows: 2,
 			Columns: []sources.Column{{Path: "/n", Kind: sources.Int64Values, Dict: &sources.Dictionary{Len: 3, Values: at}, Entries: []uint32{2, 0}}}}
 		if n, err := d.Append(b, batch, 0, 4); n != 2 || err != nil {
 			t.Fatal(n, err)
@@ -150,7 +150,7 @@ func TestANewDictionaryIsConvertedAnew(t *testing.T) {
 	for round, words := range [][]string{{"a", "b"}, {"c", "d"}, {"e"}} {
 		v, ends := texts(words...)
 		numbers := &sources.Dictionary{Len: 2, Values: int64s(int64(10*round), int64(10*round+1))}
-		batch := &sources.Batch{Recs: []sources.Record{{Offset: 0, Next: 1}}, Columns: []sources.Column{
+		batch := &sources.Batch{Rows: 1, Columns: []sources.Column{
 			{Path: "/n", Kind: sources.Int64Values, Dict: numbers, Entries: []uint32{1}},
 			{Path: "/s", Kind: sources.BytesValues, Dict: &sources.Dictionary{Len: len(words), Values: v, Offsets: ends}, Entries: []uint32{0}}}}
 		if n, err := d.Append(b, batch, 0, 4); n != 1 || err != nil {

@@ -20,7 +20,7 @@ func threeRows() *sources.Batch {
 	floats := binary.LittleEndian.AppendUint32(nil, math.Float32bits(1e20))
 	floats = binary.LittleEndian.AppendUint32(floats, math.Float32bits(-0.5))
 	return &sources.Batch{
-		Recs: []sources.Record{{Offset: 10, Next: 11}, {Offset: 11, Next: 12}, {Offset: 12, Next: 13}},
+		FirstRow: 10, Rows: 3, End: 13,
 		Columns: []sources.Column{
 			{Path: "/id", Kind: sources.Int64Values, Values: int64s(1, -2, 1<<53+1)},
 			{Path: "/user/name", Kind: sources.BytesValues, Dict: dict, Valid: []byte{1, 0, 1}, Entries: []uint32{0, 1}},
@@ -103,7 +103,7 @@ func TestARowAsJSONSaysWhatJSONHasNoWordsFor(t *testing.T) {
 	d := columnarDecoder(t, "fail", "{name: b, path: b, dtype: bytes}", "{name: f, path: f, dtype: float64}", "{name: day, path: day, dtype: int32}")
 	raw, ends := texts("\xff\x00")
 	inf := binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.Inf(-1)))
-	batch := &sources.Batch{Recs: []sources.Record{{Offset: 0, Next: 1}}, Columns: []sources.Column{
+	batch := &sources.Batch{Rows: 1, Columns: []sources.Column{
 		{Path: "/b", Kind: sources.BytesValues, Values: raw, Offsets: ends},
 		{Path: "/f", Kind: sources.Float64Values, Values: inf},
 		{Path: "/day", Kind: sources.Int32Values, TicksPerSecond: sources.PerDay, Values: []byte{2, 0, 0, 0}},

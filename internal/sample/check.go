@@ -67,7 +67,7 @@ func Check(ctx context.Context, spec *dataset.Spec, open Opener, n int64) (Check
 		return nil
 	}
 	err = r.walk(ctx, func(name string, dec *decode.Decoder, b *sources.Batch) error {
-		for from := 0; from < len(b.Recs); {
+		for from := 0; from < b.Len(); {
 			if n > 0 && c.Records >= n {
 				return errEnough
 			}

@@ -64,7 +64,7 @@ func (r *reader) rows(ctx context.Context, n int) ([][]any, error) {
 		return nil, err
 	}
 	err = r.walk(ctx, func(name string, dec *decode.Decoder, b *sources.Batch) error {
-		for from := 0; from < len(b.Recs); {
+		for from := 0; from < b.Len(); {
 			took, err := dec.Append(builder, b, from, n)
 			if err != nil {
 				return located(r.spec, name, err)

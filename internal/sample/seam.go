@@ -136,7 +136,7 @@ func (r *reader) record(ctx context.Context, p sources.PartitionID, g sources.Se
 		return r.from(ctx, p, g, at, func(dec *decode.Decoder, b *sources.Batch) error {
 			at := 0
 			if last {
-				at = len(b.Recs) - 1
+				at = b.Len() - 1
 			}
 			if err := r.edgeRow(dec, b, at, g.Name, e); err != nil {
 				return err
@@ -154,7 +154,7 @@ func (r *reader) record(ctx context.Context, p sources.PartitionID, g sources.Se
 }
 
 func (r *reader) edgeRow(dec *decode.Decoder, b *sources.Batch, at int, name string, e *Edge) error {
-	rec := &b.Recs[at]
+	rec := b.Rec(at)
 	e.Offset, e.Place, e.Time = rec.Offset, r.spec.Place(name, rec.Offset), nil
 	if rec.Time != 0 {
 		t := time.UnixMilli(rec.Time).UTC()

@@ -272,17 +272,11 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 		c.err = c.src.tableError(c.f, c.loc, c.r, fmt.Errorf("row group %d, from row %d on: %w", c.group, c.row, err))
 		return c.err
 	}
-	b.Recs = slices.Grow(b.Recs, n)[:n]
-	for i := range b.Recs {
-		at := c.row + int64(i)
-		b.Recs[i] = sources.Record{Offset: at, Next: at + 1}
-	}
+	b.FirstRow, b.Rows = c.row, n
 	c.row += int64(n)
-	last := &b.Recs[n-1]
-	if c.row >= c.end {
-		last.Next = c.r.End
+	if b.End = c.row; c.row >= c.end {
+		b.End = c.r.End
 	}
-	b.End = last.Next
 	return nil
 }
 

@@ -73,7 +73,8 @@ func idsOf(s *Source, g sources.Segment, from, to, begin int64) ([]int64, error)
 			return ids, err
 		}
 		id := b.Columns[0]
-		for i, rec := range b.Recs {
+		for i := range b.Len() {
+			rec := b.Rec(i)
 			if rec.Offset != at {
 				return ids, errors.New("a position was left out")
 			}
@@ -320,9 +321,9 @@ func TestACursorOfATableGoesOnAfterItWasCalledOff(t *testing.T) {
 			case err != nil:
 				t.Fatalf("called off after %d looks: %v", left, err)
 			}
-			for i := range b.Recs {
-				if b.Recs[i].Offset != int64(len(rows)) {
-					t.Fatalf("row %d is at %d", len(rows), b.Recs[i].Offset)
+			for i := range b.Len() {
+				if b.Rec(i).Offset != int64(len(rows)) {
+					t.Fatalf("row %d is at %d", len(rows), b.Rec(i).Offset)
 				}
 				rows = append(rows, fmt.Sprintf("%x %x", cellsOf(&b.Columns[0], i), cellsOf(&b.Columns[1], i)))
 			}

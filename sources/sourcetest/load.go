@@ -164,7 +164,7 @@ func Bench(b *testing.B, src sources.Source) {
 			b.Fatal(err)
 		}
 		for err = c.Next(b.Context(), &batch); err == nil; err = c.Next(b.Context(), &batch) {
-			records += len(batch.Recs)
+			records += batch.Len()
 		}
 		if err != io.EOF {
 			b.Fatal(err)

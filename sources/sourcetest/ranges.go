@@ -163,7 +163,8 @@ func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 	var b sources.Batch
 	end, any := r.Start, false
 	for c.Next(s.Context(), &b) == nil {
-		for i, rec := range b.Recs {
+		for i := range b.Len() {
+			rec := b.Rec(i)
 			switch {
 			case rec.Offset < end || rec.Offset < r.Start || rec.Offset >= r.End:
 				s.Fatalf("a record at %d of %v, where %d was acked before", rec.Offset, r, end)
@@ -173,7 +174,7 @@ func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 				s.Fatalf("the record at %d of %v says that the next begins at %d", rec.Offset, r, rec.Next)
 			case len(b.Columns) > 0 && rec.Time != 0:
 				s.Fatalf("the record at %d of %v is a row of columns and has a time", rec.Offset, r)
-			case i == len(b.Recs)-1 && b.End < rec.Next || b.End > r.End:
+			case i == b.Len()-1 && b.End < rec.Next || b.End > r.End:
 				s.Fatalf("a batch of %v ends at %d, its last record at %d", r, b.End, rec.Next)
 			}
 			end, any = rec.Next, true

@@ -49,7 +49,8 @@ func Read(ctx context.Context, src sources.Source, r sources.Range, from sources
 }
 
 func appendBatch(all []Got, segment int64, b *sources.Batch) []Got {
-	for _, rec := range b.Recs {
+	for i := range b.Len() {
+		rec := b.Rec(i)
 		all = append(all, Got{
 			Position: sources.Position{Segment: segment, Offset: rec.Offset},
 			Next:     rec.Next, Time: rec.Time,
