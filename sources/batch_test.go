@@ -34,3 +34,13 @@ func TestRowsOfColumnsAreRecords(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEntryIsTheSameInHoweverManyBits(t *testing.T) {
+	long, short := sources.Column{Entries: []uint32{5, 1 << 16}}, sources.Column{Short: []uint16{5, 1<<16 - 1}}
+	if long.Entry(0) != 5 || short.Entry(0) != 5 || long.Entry(1) != 1<<16 || short.Entry(1) != sources.ShortEntries-1 {
+		t.Error("an entry is another one")
+	}
+	if short.Reset(); len(short.Short) != 0 {
+		t.Error("a column that was reset has entries")
+	}
+}

@@ -40,13 +40,27 @@ type Column struct {
 	// BytesValues, value i is Values[Offsets[i]:Offsets[i+1]].
 	Values  []byte
 	Offsets []int32
-	// If Dict is not nil, value i is its entry Entries[i] instead. Use sets it.
+	// If Dict is not nil, value i is its entry Entry(i) instead. Use sets it. The entries lie in one
+	// of Entries and Short, and the other one is empty. Short takes half the memory; it may be
+	// used if Dict has no more than ShortEntries.
 	Dict    *Dictionary
 	Entries []uint32
+	Short   []uint16
 	used    *Dictionary // the one that counts this column as a user
 
 	List   bool // the column is a list, also if it has no row and Ends is empty
 	Absent bool // the file has no such field: every row is null, and nothing above is set
+}
+
+// ShortEntries is how many entries a dictionary may have, so that 16 bits hold each of them.
+const ShortEntries = 1 << 16
+
+// Entry is the entry of Dict that is value i.
+func (c *Column) Entry(i int) int {
+	if len(c.Short) > 0 {
+		return int(c.Short[i])
+	}
+	return int(c.Entries[i])
 }
 
 // PerDay is Column.TicksPerSecond for dates.
@@ -96,7 +110,8 @@ func (c *Column) Use(d *Dictionary) {
 
 // Reset empties the column and keeps its memory.
 func (c *Column) Reset() {
-	c.Ends, c.Valid, c.Values, c.Offsets, c.Entries = c.Ends[:0], c.Valid[:0], c.Values[:0], c.Offsets[:0], c.Entries[:0]
+	c.Ends, c.Valid, c.Values, c.Offsets = c.Ends[:0], c.Valid[:0], c.Values[:0], c.Offsets[:0]
+	c.Entries, c.Short = c.Entries[:0], c.Short[:0]
 	c.Use(nil)
 	c.Absent = false
 }

@@ -123,7 +123,7 @@ type Batch struct {
 	End int64
 	// Columns has the fields of records that are rows of columns: record i is row i of each, and
 	// begins at FirstRow + i. There are Rows of them. Such records have no key, no value and no
-	// time, and Arena and Recs are empty: a Record takes more memory than many a row.
+	// time, and Arena and Recs are empty: a Record would take more memory than many rows do.
 	Columns  []Column
 	FirstRow int64
 	Rows     int

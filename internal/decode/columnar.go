@@ -332,7 +332,8 @@ func (f *feed) textBytes(k, n, most int) (total int) {
 	if d == nil {
 		return int(f.col.Offsets[k+n] - f.col.Offsets[k])
 	}
-	for _, e := range f.col.Entries[k : k+n] {
+	for i := k; i < k+n; i++ {
+		e := f.col.Entry(i)
 		if total += int(d.Offsets[e+1] - d.Offsets[e]); total > most {
 			break
 		}
@@ -343,7 +344,7 @@ func (f *feed) textBytes(k, n, most int) (total int) {
 // bytes is value k of a column of bytes.
 func (f *feed) bytes(k int) []byte {
 	if d := f.col.Dict; d != nil {
-		i := f.col.Entries[k]
+		i := f.col.Entry(k)
 		return d.Values[d.Offsets[i]:d.Offsets[i+1]]
 	}
 	return f.col.Values[f.col.Offsets[k]:f.col.Offsets[k+1]]

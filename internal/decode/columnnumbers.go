@@ -96,17 +96,13 @@ func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid 
 	}
 	if f.col.Dict != nil {
 		known := dictionaryOf[D](c, e, f.col)
-		switch index := f.col.Entries[f.value : f.value+count]; {
-		case known.errs != nil:
+		if known.errs != nil {
 			return false
-		case valid == nil && len(known.tiny) > 0:
-			lookUpShort(bitsAs[int64](out), known.tiny, index)
-		case valid == nil && len(known.short) > 0:
-			lookUpShort(bitsAs[int64](out), known.short, index)
-		case valid == nil:
-			lookUp(out, known.vals, index)
-		default:
-			lookUpValid(out, known.vals, index, valid, missing)
+		}
+		if len(f.col.Short) > 0 {
+			lookUpAll(known, out, f.col.Short[f.value:f.value+count], valid, missing)
+		} else {
+			lookUpAll(known, out, f.col.Entries[f.value:f.value+count], valid, missing)
 		}
 		return true
 	}
@@ -120,10 +116,28 @@ func plainRows[D element](d *Decoder, c *column, e int, f *feed, out []D, valid 
 	return errs == nil
 }
 
+// entryNumber is the number of an entry of a dictionary.
+type entryNumber interface{ uint16 | uint32 }
+
+// lookUpAll fills out with the values that index names, for the rows that are valid, or for all
+// of them if valid is nil. The other rows become missing.
+func lookUpAll[D element, E entryNumber](known *converted[D], out []D, index []E, valid []byte, missing D) {
+	switch {
+	case valid != nil:
+		lookUpValid(out, known.vals, index, valid, missing)
+	case len(known.tiny) > 0:
+		lookUpShort(bitsAs[int64](out), known.tiny, index)
+	case len(known.short) > 0:
+		lookUpShort(bitsAs[int64](out), known.short, index)
+	default:
+		lookUp(out, known.vals, index)
+	}
+}
+
 // lookUp fills out with the values that index names.
-func lookUp[D element](out, vals []D, index []uint32) {
+func lookUp[D element, E entryNumber](out, vals []D, index []E) {
 	for ; len(index) >= 8 && len(out) >= 8; index, out = index[8:], out[8:] {
-		i, o := (*[8]uint32)(index), (*[8]D)(out)
+		i, o := (*[8]E)(index), (*[8]D)(out)
 		o[0], o[1], o[2], o[3] = vals[i[0]], vals[i[1]], vals[i[2]], vals[i[3]]
 		o[4], o[5], o[6], o[7] = vals[i[4]], vals[i[5]], vals[i[6]], vals[i[7]]
 	}
@@ -133,9 +147,9 @@ func lookUp[D element](out, vals []D, index []uint32) {
 }
 
 // lookUpShort is lookUp for numbers that are kept in fewer bytes.
-func lookUpShort[S uint16 | int32](out []int64, vals []S, index []uint32) {
+func lookUpShort[S uint16 | int32, E entryNumber](out []int64, vals []S, index []E) {
 	for ; len(index) >= 8 && len(out) >= 8; index, out = index[8:], out[8:] {
-		i, o := (*[8]uint32)(index), (*[8]int64)(out)
+		i, o := (*[8]E)(index), (*[8]int64)(out)
 		o[0], o[1], o[2], o[3] = int64(vals[i[0]]), int64(vals[i[1]]), int64(vals[i[2]]), int64(vals[i[3]])
 		o[4], o[5], o[6], o[7] = int64(vals[i[4]]), int64(vals[i[5]]), int64(vals[i[6]]), int64(vals[i[7]])
 	}
@@ -145,7 +159,7 @@ func lookUpShort[S uint16 | int32](out []int64, vals []S, index []uint32) {
 }
 
 // lookUpValid is lookUp for the rows that are valid; the other ones become missing.
-func lookUpValid[D element](out, vals []D, index []uint32, valid []byte, missing D) {
+func lookUpValid[D element, E entryNumber](out, vals []D, index []E, valid []byte, missing D) {
 	switch unsafe.Sizeof(missing) {
 	case 8:
 		lookUpBits(bitsAs[uint64](out), bitsAs[uint64](vals), index, valid, uint64(bitsOf(missing)))
@@ -156,7 +170,7 @@ func lookUpValid[D element](out, vals []D, index []uint32, valid []byte, missing
 	}
 }
 
-func lookUpBits[U uint64 | uint32 | uint8](out, vals []U, index []uint32, valid []byte, missing U) {
+func lookUpBits[U uint64 | uint32 | uint8, E entryNumber](out, vals []U, index []E, valid []byte, missing U) {
 	out = out[:len(valid)]
 	i, k := 0, uint(0)
 	for ; i < len(valid) && k < uint(len(index)); i++ {

@@ -12,6 +12,15 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+// shortened are the same entries in 16 bits each.
+func shortened(entries []uint32) []uint16 {
+	short := make([]uint16, len(entries))
+	for i, e := range entries {
+		short[i] = uint16(e)
+	}
+	return short
+}
+
 func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range 70 {
@@ -32,10 +41,18 @@ func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
 			}
 			got := make([]float32, n+1)
 			lookUpValid(got[:n], vals, index, valid, -7)
+			again := make([]float32, n+1)
+			if lookUpValid(again[:n], vals, shortened(index), valid, -7); !slices.Equal(again, got) {
+				t.Fatalf("valid rows %v became %v, want %v", valid, again, got)
+			}
 			if !slices.Equal(got[:n], want) || got[n] != 0 {
 				t.Fatalf("valid rows %v became %v, want %v", valid, got, want)
 			}
 			got = make([]float32, len(index)+1)
+			if lookUp(got[:len(index)], vals, shortened(index)); !slices.Equal(got[:len(index)], all) || got[len(index)] != 0 {
+				t.Fatalf("%v became %v, want %v", index, got, all)
+			}
+			clear(got)
 			lookUp(got[:len(index)], vals, index)
 			if !slices.Equal(got[:len(index)], all) || got[len(index)] != 0 {
 				t.Fatalf("%v became %v, want %v", index, got, all)
@@ -91,9 +108,90 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 			if got[len(col.Entries)] != 0 {
 				t.Fatal("more was written")
 			}
+			again := make([]int64, len(got))
+			inShort := *col
+			inShort.Entries, inShort.Short = nil, shortened(col.Entries)
+			if !plainRows(&Decoder{}, c, 0, &feed{col: &inShort}, again[:len(got)-1], nil, len(got)-1, 0) || !slices.Equal(again, got) {
+				t.Fatal("the values are other ones if their entries have 16 bits")
+			}
 			if known := dictionaryOf[int64](c, 0, col); (len(known.tiny) > 0) != test.tiny || (len(known.short) > 0) != test.short {
 				t.Errorf("%d values up to %d and %d: %d are tiny, %d short", test.n, test.most, test.last, len(known.tiny), len(known.short))
 			}
+		}
+	}
+}
+
+// Whatever is made of the values of a dictionary, their entries may have 32 bits or 16.
+func TestRowsAreTheSameInHoweverManyBitsTheirEntriesAre(t *testing.T) {
+	const rows = 300
+	rng := rand.New(rand.NewPCG(5, 6))
+	words, ends := texts("a", "bb", "\xff", "2026-01-02T03:04:05Z", "")
+	numbers := &sources.Dictionary{Len: 4, Values: int64s(4, 1<<40, 1, -1)}
+	of := &sources.Dictionary{Len: 5, Values: words, Offsets: ends}
+	batch := func() *sources.Batch {
+		return &sources.Batch{FirstRow: 5, Rows: rows, End: 5 + rows, Columns: []sources.Column{
+			{Path: "/n", Kind: sources.Int64Values, Dict: numbers}, {Path: "/s", Kind: sources.BytesValues, Dict: of},
+			{Path: "/l/*", Kind: sources.Int64Values, List: true, Dict: numbers}, {Path: "/w/*", Kind: sources.BytesValues, List: true, Dict: of},
+			{Path: "/t", Kind: sources.BytesValues, Dict: of}, {Path: "/d", Kind: sources.Int64Values, TicksPerSecond: 1000, Dict: numbers}}}
+	}
+	long, short := batch(), batch()
+	for i := range long.Columns {
+		a, b := &long.Columns[i], &short.Columns[i]
+		slots := rows
+		if a.List {
+			slots = 0
+			for range rows {
+				slots += rng.IntN(4)
+				a.Ends = append(a.Ends, int32(slots))
+			}
+		}
+		for range slots {
+			valid := byte(min(rng.IntN(8), 1))
+			if a.Valid = append(a.Valid, valid); valid == 1 {
+				a.Entries = append(a.Entries, uint32(rng.IntN(a.Dict.Len)))
+			}
+		}
+		b.Ends, b.Valid, b.Short = a.Ends, a.Valid, shortened(a.Entries)
+	}
+	for _, columns := range [][]string{
+		{"{name: n, path: n, dtype: int64, default: 7}", "{name: d, path: d, dtype: float32, missing: mask}", "{name: i, path: n, dtype: int32, default: -1}"},
+		{"{name: s, path: s, dtype: string, default: bad}", "{name: h, path: s, dtype: int64, default: 0, hash: {buckets: 1000}}", "{name: m, paths: [n, d], dtype: float64, default: 0}"},
+		{`{name: l, path: "/l/*", dtype: int32, default: 9}`, `{name: w, path: "/w/*", dtype: string, default: none}`, `{name: f, path: "/l/*", dtype: int64, shape: [2], default: 3}`},
+	} {
+		var built [2]*Builder
+		for k, batch := range []*sources.Batch{long, short} {
+			d := columnarDecoder(t, "default\n  event_time: t", columns...)
+			b, err := d.NewBuilder(rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for from := 0; from < rows; {
+				n, err := d.Append(b, batch, from, from+1+rng.IntN(90))
+				if err != nil || n == 0 {
+					t.Fatal(n, err)
+				}
+				from += n
+			}
+			built[k] = b
+			for row := range rows {
+				if v, _ := d.RowJSON(long, row, 1<<20); k == 1 {
+					if w, _ := d.RowJSON(short, row, 1<<20); !bytes.Equal(v, w) {
+						t.Fatalf("row %d is %s, and %s in 16 bits", row, v, w)
+					}
+				}
+			}
+		}
+		for i := range built[0].Columns {
+			a, b := &built[0].Columns[i], &built[1].Columns[i]
+			if !bytes.Equal(a.Values, b.Values) || !bytes.Equal(a.Mask, b.Mask) || !slices.Equal(a.RowOffsets, b.RowOffsets) || !slices.Equal(a.Elements, b.Elements) {
+				t.Errorf("%v: column %d differs", columns, i)
+			}
+		}
+		if !slices.Equal(built[0].Times, built[1].Times) || slices.Max(built[0].Times) == 0 {
+			t.Errorf("%v: times differ, or there are none", columns)
+		}
+		if !slices.Equal(built[0].Offsets, built[1].Offsets) || built[0].Offsets[0] != 5 || built[0].Offsets[rows-1] != 4+rows {
+			t.Errorf("%v: offsets from %d to %d", columns, built[0].Offsets[0], built[0].Offsets[rows-1])
 		}
 	}
 }

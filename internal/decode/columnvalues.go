@@ -104,12 +104,15 @@ func convertValues[D element](d *Decoder, c *column, e int, f *feed, count int) 
 		return scratch, errs
 	}
 	known := dictionaryOf[D](c, e, f.col)
-	index := f.col.Entries[f.value : f.value+count]
-	lookUp(scratch, known.vals, index)
+	if len(f.col.Short) > 0 {
+		lookUp(scratch, known.vals, f.col.Short[f.value:f.value+count])
+	} else {
+		lookUp(scratch, known.vals, f.col.Entries[f.value:f.value+count])
+	}
 	if known.errs != nil {
 		errs = make([]string, count)
-		for i, k := range index {
-			errs[i] = known.errs[k]
+		for i := range errs {
+			errs[i] = known.errs[f.col.Entry(f.value+i)]
 		}
 	}
 	return scratch, errs
@@ -354,7 +357,7 @@ func (f *feed) excerpt(k int) []byte {
 	}
 	values := f.col.Values
 	if f.col.Dict != nil {
-		values, k = f.col.Dict.Values, int(f.col.Entries[k])
+		values, k = f.col.Dict.Values, f.col.Entry(k)
 	}
 	switch f.col.Kind {
 	case sources.BoolValues:
@@ -407,7 +410,7 @@ func (f *feed) time(k int) (ms int64, ok bool) {
 	}
 	values := f.col.Values
 	if f.col.Dict != nil {
-		values, k = f.col.Dict.Values, int(f.col.Entries[k])
+		values, k = f.col.Dict.Values, f.col.Entry(k)
 	}
 	var v int64
 	if f.col.Kind == sources.Int32Values {

@@ -28,7 +28,7 @@ func taking(f func()) int64 {
 
 func bytesOf(cols []sources.Column) (n int) {
 	for _, c := range cols {
-		n += len(c.Values) + len(c.Valid) + 4*(len(c.Ends)+len(c.Offsets)+len(c.Entries))
+		n += len(c.Values) + len(c.Valid) + 4*(len(c.Ends)+len(c.Offsets)+len(c.Entries)) + 2*len(c.Short)
 	}
 	return n
 }
@@ -78,7 +78,7 @@ func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range cols {
-					if len(cols[i].Ends) != n || int(cols[i].Ends[n-1]) != 1000*n || len(cols[i].Entries) != 1000*n {
+					if len(cols[i].Ends) != n || int(cols[i].Ends[n-1]) != 1000*n || len(cols[i].Short) != 1000*n {
 						t.Fatalf("%d rows: %d ends", n, len(cols[i].Ends))
 					}
 				}

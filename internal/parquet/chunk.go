@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"slices"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -330,10 +329,10 @@ func (c *chunk) levels() (count int, err error) {
 }
 
 // entriesOf fills out with the entries of the dictionary that come next.
-func (c *chunk) entriesOf(out []uint32) error {
-	beyond, err := c.in.read(out, c.dict.Len)
+func entriesOf[T uint16 | uint32](c *chunk, out []T) error {
+	beyond, err := read(&c.in, out, c.dict.Len)
 	if err == nil && beyond {
-		err = fmt.Errorf("a value is entry %d of a dictionary of %d", slices.Max(out), c.dict.Len)
+		err = fmt.Errorf("a value is none of the %d entries of its dictionary", c.dict.Len)
 	}
 	return err
 }

@@ -14,7 +14,8 @@
 //	file.go      Open, and what a file says of itself
 //	page.go      a page's bytes: CRC, decompression
 //	memory.go    buffers and dictionaries, which one reader leaves to the next
-//	levels.go    definition and repetition levels, and dictionary indices
+//	levels.go    definition and repetition levels, and dictionary indices, in runs
+//	packed.go    bit-packed numbers of a run
 //	values.go    PLAIN and BYTE_STREAM_SPLIT; delta.go the delta encodings
 //	kinds.go     physical and logical types to kinds of values
 //	chunk.go     one column of a row group, page by page

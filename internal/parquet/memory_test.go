@@ -104,7 +104,7 @@ func TestABatchIsReadToWhereTheLastOneWas(t *testing.T) {
 	page := writtenPage{entries: rows, encoding: rleDictionary, defs: append(run(rows/2, 1), run(rows/2, 0)...), values: append([]byte{8}, run(rows/2, 0)...)}
 	b := writeFile(rows, writtenColumn{name: "id", typ: int64Type, dict: [][]byte{make([]byte, 8)}, pages: []writtenPage{page}})
 	cols := make([]sources.Column, 1)
-	var entries *uint32
+	var entries *uint16
 	var valid *byte
 	for group := range 3 {
 		rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/id"))
@@ -116,9 +116,9 @@ func TestABatchIsReadToWhereTheLastOneWas(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			if group == 0 && batch == 0 {
-				entries, valid = unsafe.SliceData(cols[0].Entries), unsafe.SliceData(cols[0].Valid)
+				entries, valid = unsafe.SliceData(cols[0].Short), unsafe.SliceData(cols[0].Valid)
 			}
-			if unsafe.SliceData(cols[0].Entries) != entries || unsafe.SliceData(cols[0].Valid) != valid {
+			if unsafe.SliceData(cols[0].Short) != entries || unsafe.SliceData(cols[0].Valid) != valid {
 				t.Errorf("row group %d, batch %d: it lies in other memory", group, batch)
 			}
 		}

@@ -81,6 +81,12 @@ func TestABatchMaySpanPagesWithNullsAndWithout(t *testing.T) {
 
 // Packed numbers of every width, read in pieces of any length, are those that were packed.
 func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
+	t.Run("32 bits", func(t *testing.T) { packedNumbers[uint32](t, 1<<31) })
+	t.Run("16 bits", func(t *testing.T) { packedNumbers[uint16](t, 1<<16) })
+}
+
+// packedNumbers reads numbers that are to be less than limit.
+func packedNumbers[T number](t *testing.T, limit int) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -89,7 +95,9 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 		want := make([]uint32, 8*groups)
 		packed := make([]byte, groups*int(width))
 		for i := range want {
-			want[i] = uint32(rng.Uint64() & (1<<width - 1))
+			if want[i] = uint32(rng.Uint64() & (1<<width - 1)); limit == 1<<16 && rng.IntN(50) > 0 {
+				want[i] &= 1<<16 - 1
+			}
 			for k := range width {
 				at := uint(i)*width + k
 				packed[at/8] |= byte(want[i]>>k&1) << (at % 8)
@@ -98,23 +106,23 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 		b := append(binary.AppendUvarint(nil, uint64(groups<<1|1)), packed...)
 		h := newHybrid(b, width)
 		for at := 0; at < len(want); {
-			got := make([]uint32, min(1+rng.IntN(30), len(want)-at))
+			got := make([]T, min(1+rng.IntN(30), len(want)-at))
 			most := int(slices.Max(want[at : at+len(got)]))
 			too := h
-			if beyond, err := too.read(got, min(most, 1<<31)); err != nil || !beyond {
+			if beyond, err := read(&too, got, min(most, limit)); err != nil || !beyond {
 				t.Fatalf("width %d at %d: %d of %d is not beyond (%v)", width, at, most, most, err)
 			}
-			if beyond, err := h.read(got, min(most+1, 1<<31)); err != nil || beyond != (most >= 1<<31) {
+			if beyond, err := read(&h, got, min(most+1, limit)); err != nil || beyond != (most >= limit) {
 				t.Fatalf("width %d at %d: beyond %v, and the largest is %d (%v)", width, at, beyond, most, err)
 			}
 			for i, v := range got {
-				if v != want[at+i] {
+				if most < limit && uint32(v) != want[at+i] {
 					t.Fatalf("width %d: number %d is %d, want %d", width, at+i, v, want[at+i])
 				}
 			}
 			at += len(got)
 		}
-		if _, err := h.read(make([]uint32, 1), 1<<31); err == nil {
+		if _, err := read(&h, make([]T, 1), limit); err == nil {
 			t.Fatalf("width %d: a number after the last one", width)
 		}
 	}

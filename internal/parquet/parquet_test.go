@@ -77,7 +77,7 @@ func rowsOf(cols []sources.Column, n int) []string {
 func valueOf(c *sources.Column, k int) []byte {
 	values, offsets := c.Values, c.Offsets
 	if c.Dict != nil {
-		values, offsets, k = c.Dict.Values, c.Dict.Offsets, int(c.Entries[k])
+		values, offsets, k = c.Dict.Values, c.Dict.Offsets, c.Entry(k)
 	}
 	if size := c.Kind.Size(); size > 0 {
 		return values[size*k : size*(k+1)]

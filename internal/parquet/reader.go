@@ -116,8 +116,11 @@ func (c *chunk) rowBytes(rows int64) int64 {
 	width := int64(c.leaf.width())
 	bytes := min(max(c.meta.unpacked, c.meta.size), most) / rows
 	if c.leaf.rep == 0 {
-		if width == 0 {
-			width = max(bytes, (c.win.end-c.win.at)*4/rows)
+		switch {
+		case c.meta.dictionary > 0 && bytes < 3: // nearly all are entries, and 16 bits hold most of them
+			return 2
+		case width == 0:
+			return max(bytes, (c.win.end-c.win.at)*4/rows)
 		}
 		return width
 	}
@@ -266,9 +269,9 @@ func (c *chunk) largest(col *sources.Column) int64 {
 	case !col.List && col.Dict != nil:
 		return c.longest + 4
 	case col.Dict != nil && size == 0:
-		return int64(len(col.Valid)) + int64(len(col.Entries))*(c.longest+4)
+		return int64(len(col.Valid)) + int64(len(col.Entries)+len(col.Short))*(c.longest+4)
 	}
-	return int64(len(col.Valid)+len(col.Values)+4*len(col.Offsets)) + size*int64(len(col.Entries))
+	return int64(len(col.Valid)+len(col.Values)+4*len(col.Offsets)) + size*int64(len(col.Entries)+len(col.Short))
 }
 
 // addSizes adds to each row what it takes in a column.
@@ -287,7 +290,7 @@ func addSizes(rows []int64, col *sources.Column) {
 			case size > 0:
 				rows[i] += size
 			case col.Dict != nil:
-				e := col.Entries[value]
+				e := col.Entry(value)
 				rows[i] += 4 + int64(col.Dict.Offsets[e+1]-col.Dict.Offsets[e])
 			default:
 				rows[i] += 4 + int64(col.Offsets[value+1]-col.Offsets[value])

@@ -71,8 +71,8 @@ func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 		}
 		c.entry += k
 		have += k
-		if c.coding == inDict && cap(col.Entries) == 0 {
-			col.Entries = make([]uint32, 0, min(l.rows, maxRoom))
+		if c.coding == inDict {
+			c.roomForEntries(col, min(l.rows, maxRoom))
 		}
 		if err := c.give(values, col); err != nil {
 			return have, err
@@ -82,7 +82,17 @@ func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 }
 
 // maxRoom is how many rows a column gets room for at once.
-const maxRoom = 32 << 10
+const maxRoom = 64 << 10
+
+// roomForEntries makes room for the first n entries of a column, in one step.
+func (c *chunk) roomForEntries(col *sources.Column, n int) {
+	switch short := c.dict.Len <= sources.ShortEntries; {
+	case short && cap(col.Short) == 0:
+		col.Short = make([]uint16, 0, n)
+	case !short && cap(col.Entries) == 0:
+		col.Entries = make([]uint32, 0, n)
+	}
+}
 
 func appendOnes(b []byte, n int) []byte {
 	for ; n > 0; n-- {
@@ -103,7 +113,7 @@ func areFull(levels []byte, full byte) {
 
 // taken is how many bytes col has.
 func taken(col *sources.Column) int {
-	return len(col.Values) + 4*(len(col.Offsets)+len(col.Entries)) + len(col.Valid)
+	return len(col.Values) + 4*(len(col.Offsets)+len(col.Entries)) + 2*len(col.Short) + len(col.Valid)
 }
 
 // stretch returns how many entries of a list to read next, one or more. full: col has no room
@@ -235,7 +245,8 @@ func sizeOf(col *sources.Column, n int) int64 {
 	switch {
 	case n == 0:
 	case col.Dict != nil:
-		for _, e := range col.Entries[len(col.Entries)-n:] {
+		for i := range n {
+			e := col.Entry(max(len(col.Entries), len(col.Short)) - 1 - i)
 			total += int64(col.Dict.Offsets[e+1] - col.Dict.Offsets[e])
 		}
 	default:
@@ -249,7 +260,7 @@ func (c *chunk) joins(col *sources.Column) bool {
 	if c.coding == inDict {
 		return col.Dict != nil || len(col.Values) == 0 && len(col.Offsets) <= 1
 	}
-	return len(col.Entries) == 0
+	return len(col.Entries)+len(col.Short) == 0
 }
 
 // give appends the next k values of the page to col.
@@ -266,15 +277,20 @@ func (c *chunk) give(k int, col *sources.Column) error {
 				c.index = make([]uint32, k)
 			}
 			index := c.index[:k]
-			if err := c.entriesOf(index); err != nil {
+			if err := entriesOf(c, index); err != nil {
 				return err
 			}
 			return appendEntries(col, c.dict, index)
 		}
-		at := len(col.Entries)
 		col.Use(c.dict)
+		if c.dict.Len <= sources.ShortEntries {
+			at := len(col.Short)
+			col.Short = slices.Grow(col.Short, k)[:at+k]
+			return entriesOf(c, col.Short[at:])
+		}
+		at := len(col.Entries)
 		col.Entries = slices.Grow(col.Entries, k)[:at+k]
-		return c.entriesOf(col.Entries[at:])
+		return entriesOf(c, col.Entries[at:])
 	case inRuns:
 		at := len(col.Values)
 		col.Use(nil)
@@ -298,7 +314,7 @@ func (c *chunk) pass(k int) error {
 		if cap(c.index) < n {
 			c.index = make([]uint32, n)
 		}
-		if _, err := c.in.read(c.index[:n], 0); err != nil {
+		if _, err := read(&c.in, c.index[:n], 0); err != nil {
 			return err
 		}
 		k -= n
@@ -329,25 +345,29 @@ func appendBytes(col *sources.Column, data []byte, offsets []int32) error {
 // gave its dictionary up in the middle of that row. If the row began with values, and a
 // dictionary follows, give makes values of its entries.
 func (c *chunk) spread(col *sources.Column, most int64) error {
-	d, index := col.Dict, col.Entries
+	d, index, short := col.Dict, col.Entries, col.Short
 	if d == nil {
 		return nil
 	}
-	if size := sizeOf(col, len(index)); most > 0 && size > most {
+	if size := sizeOf(col, len(index)+len(short)); most > 0 && size > most {
 		c.big = size
 		return nil
 	}
-	col.Entries = nil
+	col.Entries, col.Short = nil, nil
 	err := appendEntries(col, d, index)
+	if err == nil {
+		err = appendEntries(col, d, short)
+	}
 	col.Use(nil)
 	return err
 }
 
 // appendEntries appends entries of a dictionary to col as values.
-func appendEntries(col *sources.Column, d *sources.Dictionary, index []uint32) error {
-	for _, i := range index {
+func appendEntries[T uint16 | uint32](col *sources.Column, d *sources.Dictionary, index []T) error {
+	for _, e := range index {
+		i := int(e)
 		if size := col.Kind.Size(); size > 0 {
-			col.Values = append(col.Values, d.Values[size*int(i):size*int(i+1)]...)
+			col.Values = append(col.Values, d.Values[size*i:size*(i+1)]...)
 		} else if err := appendBytes(col, d.Values, d.Offsets[i:i+2]); err != nil {
 			return err
 		}
@@ -439,7 +459,7 @@ func (c *chunk) skipLists(n int64) error {
 // is kept, col keeps its memory: the next batch is written where the last one was.
 func (r *rest) take(col *sources.Column) int {
 	n, k := r.rows, &r.col
-	if n == 0 && k.Dict == nil && len(k.Ends)+len(k.Valid)+len(k.Values)+len(k.Offsets)+len(k.Entries) == 0 {
+	if n == 0 && k.Dict == nil && len(k.Ends)+len(k.Valid)+len(k.Values)+len(k.Offsets)+len(k.Entries)+len(k.Short) == 0 {
 		return 0
 	}
 	col.Ends, k.Ends = k.Ends, col.Ends
@@ -447,6 +467,7 @@ func (r *rest) take(col *sources.Column) int {
 	col.Values, k.Values = k.Values, col.Values
 	col.Offsets, k.Offsets = k.Offsets, col.Offsets
 	col.Entries, k.Entries = k.Entries, col.Entries
+	col.Short, k.Short = k.Short, col.Short
 	col.Use(k.Dict)
 	r.clear()
 	return n
@@ -480,6 +501,10 @@ func (r *rest) keep(col *sources.Column, n, rows int) {
 	}
 	size := col.Kind.Size()
 	switch {
+	case col.Dict != nil && len(col.Short) > 0:
+		k.Use(col.Dict)
+		k.Short = append(k.Short, col.Short[values:]...)
+		col.Short = col.Short[:values]
 	case col.Dict != nil:
 		k.Use(col.Dict)
 		k.Entries = append(k.Entries, col.Entries[values:]...)

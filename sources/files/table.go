@@ -281,7 +281,7 @@ func (c *tableCursor) Next(ctx context.Context, b *sources.Batch) error {
 }
 
 // tableBatch is the most rows of a batch.
-const tableBatch = 32 << 10
+const tableBatch = 64 << 10
 
 var errNoRows = errors.New("it has fewer rows than when it was listed")
 

@@ -81,7 +81,7 @@ func idsOf(s *Source, g sources.Segment, from, to, begin int64) ([]int64, error)
 			at = rec.Next
 			values, k := id.Values, i
 			if id.Dict != nil {
-				values, k = id.Dict.Values, int(id.Entries[i])
+				values, k = id.Dict.Values, id.Entry(i)
 			}
 			ids = append(ids, int64(values[8*k])|int64(values[8*k+1])<<8)
 		}
@@ -367,7 +367,7 @@ func cellsOf(c *sources.Column, row int) (cells [][]byte) {
 		}
 		k, values, offsets := value, c.Values, c.Offsets
 		if c.Dict != nil {
-			k, values, offsets = int(c.Entries[value]), c.Dict.Values, c.Dict.Offsets
+			k, values, offsets = c.Entry(value), c.Dict.Values, c.Dict.Offsets
 		}
 		if size := c.Kind.Size(); size > 0 {
 			cells = append(cells, values[size*k:size*k+size])
@@ -399,7 +399,7 @@ func TestABatchKeepsTheMemoryOfItsColumnsAtTheEnd(t *testing.T) {
 		for err = cur.Next(ctx, &b); err == nil; err = cur.Next(ctx, &b) {
 			memory = 0
 			for _, c := range b.Columns {
-				memory += cap(c.Values) + cap(c.Entries)
+				memory += cap(c.Values) + cap(c.Entries) + cap(c.Short)
 			}
 		}
 		if err != io.EOF {
@@ -409,7 +409,7 @@ func TestABatchKeepsTheMemoryOfItsColumnsAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range b.Columns {
-			if memory -= cap(c.Values) + cap(c.Entries); c.Dict != nil {
+			if memory -= cap(c.Values) + cap(c.Entries) + cap(c.Short); c.Dict != nil {
 				t.Errorf("%s: segment %d has ended, and its dictionary is kept", c.Path, g.ID)
 			}
 		}
