@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
 
 ROOT = Path(__file__).parents[4]
@@ -51,13 +51,7 @@ class Trainer:
         """within: the command that starts it."""
         self.log = log
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*within, sys.executable, "-c", code, *args],
-                env=env,
-                stdin=subprocess.PIPE if stdin else None,
-                stdout=out,
-                stderr=out,
-            )
+            self.process = forking.program(code, args, env, out, stdin=stdin, within=within)
 
     def printed(self, lines: int) -> None:
         """Waits until it has printed that many lines."""
@@ -88,7 +82,7 @@ class Job:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         self.env.update(HEADRACE_STATE=str(folder / "state"), HEADRACE_AGENT=self.socket)
         self.env.update(HEADRACE_BIN=binary, HEADRACE_SESSION_TTL=TTL)
-        self.processes: list[subprocess.Popen[Any]] = []
+        self.processes: list[Any] = []
 
     def write(self, rows: int, files: int = 3) -> int:
         """rows records over some files; id counts them all from 0. Gives the number."""
