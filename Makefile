@@ -93,8 +93,8 @@ test-python: build venv ## the Python package against the real binary, two tests
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3))
 
 .PHONY: test-rounds
-test-rounds: build venv ## rounds of a synchronous group, with deaths
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q tests/integration/check_rounds.py tests/integration/check_drop.py
+test-rounds: build venv ## rounds of a synchronous group, with deaths, two tests at once: they mostly wait
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 tests/integration/check_rounds.py tests/integration/check_drop.py
 
 .PHONY: quickstart-flash
 quickstart-flash: build venv ## a trainer with checkpoints in memory beside one without, both killed every ten seconds; two minutes
@@ -171,7 +171,7 @@ MVN := MAVEN_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC $${MAVEN_OPTS:-}" mv
 .PHONY: spark test-spark
 spark: need ## the jars of the Spark connector, connectors/spark/*/target (needs java 11 or newer, and mvn)
 	$(MVN) -pl java,spark,spark/spark-3.5,spark/spark-4 package -DskipTests
-# Its path is in HEADRACE_SERVER_S3 for the tests in Java.
+# Its path is in HEADRACE_SERVER_S3 for the tests in Java and Python.
 .PHONY: build-server-s3
 build-server-s3: need
 	@$(GO) build -o build/server-s3 ./internal/proof/testbroker/server-s3
@@ -264,11 +264,11 @@ server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variab
 	@$(GO) run ./internal/proof/testbroker/server-s3 $(ARGS)
 
 .PHONY: test-s3
-test-s3: build venv ## what lies in S3, on a real S3 server (versitygw, built once from its module)
+test-s3: build venv build-server-s3 ## what lies in S3, on a real S3 server (versitygw, built once from its module)
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run "S3|Thousands" ./sources/files
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m ./internal/storage/s3 ./flashckpt/memory
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run S3 ./cmd/headrace
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q $(PYTHON_S3)
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" ../../$(PY) -m pytest -q -n 2 $(PYTHON_S3)
 
 .PHONY: test-kafka
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka test-kafka-go ## the Kafka source on a real Kafka (needs java, and mvn once)

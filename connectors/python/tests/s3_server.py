@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 class Server:
     """An S3 server with the bucket lake."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: str) -> None:
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(self.process.stdout.readline, "\n") if line)
@@ -63,8 +64,9 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    program = tmp_path_factory.mktemp("s3") / "server-s3"
-    subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/server-s3"], cwd=ROOT, check=True)
+    program = os.environ.get("HEADRACE_SERVER_S3") or str(tmp_path_factory.mktemp("s3") / "server-s3")
+    if "HEADRACE_SERVER_S3" not in os.environ:
+        subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/server-s3"], cwd=ROOT, check=True)
     server = Server(program)
     yield server
     server.process.terminate()
