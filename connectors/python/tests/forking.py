@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Mapping
 from typing import IO, Any
 
 # These count when a process starts. A program that is given others is started, not forked.
@@ -52,7 +53,11 @@ def program(
 
 
 def at_the_start(env: dict[str, str]) -> dict[str, str]:
-    return {k: v for k, v in env.items() if k.startswith(AT_THE_START)}
+    return {k: v for k, v in env.items() if k.startswith(AT_THE_START) and k != "PYTHONPATH"}
+
+
+def python_path(env: Mapping[str, str]) -> list[str]:
+    return [os.path.abspath(folder) for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
 class Server:
@@ -220,11 +225,11 @@ def become(told: dict[str, Any]) -> types.ModuleType:
     if numpy_random is not None:
         numpy_random.seed()
     os.chdir(told["folder"])
+    sys.path[: 1 + len(python_path(os.environ))] = ["", *python_path(told["env"])]
     os.environ.clear()
     os.environ.update(told["env"])
     time.tzset()
     sys.argv[:] = ["-c", *told["args"]]
-    sys.path[0] = ""
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __annotations__={})
     sys.modules["__main__"] = main

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -152,17 +151,17 @@ def test_a_pusher_that_is_killed_between_any_two_calls_pushes_once(job: Any) -> 
     for before, way in itertools.product((True, False), ("one call", "two calls")):
         for at in range(1, 100):
             name = f"{before}-{way}-{at}"
-            args = [sys.executable, "-c", PUSHER]
-            number = str(at if before else -at)
-            out = subprocess.run([*args, number, name, way], env=job.env, capture_output=True, text=True)
-            if out.returncode == 0:
+            pusher = job.helper(PUSHER, str(at if before else -at), name, way)
+            said = pusher.ended()
+            if pusher.process.returncode == 0:
                 # layout, landed, and a chunk and the commit, or several chunks and the commit
-                assert at >= (4 if way == "one call" else 6), out.stdout
+                assert at >= (4 if way == "one call" else 6), said
                 transactions += 1
                 break
-            assert out.returncode == -signal.SIGKILL, out.stderr
-            again = subprocess.run([*args, "0", name, way], env=job.env, capture_output=True, text=True, check=True)
-            calls, already, records = again.stdout.split()
+            assert pusher.process.returncode == -signal.SIGKILL, said
+            again = job.helper(PUSHER, "0", name, way)
+            calls, already, records = again.ended().split()
+            assert again.process.returncode == 0
             assert records == "60"
             assert (already == "True") == (calls == "2"), "what has landed is not sent again"
             transactions += 1
