@@ -89,8 +89,8 @@ PYTHON_S3 := tests/integration/test_s3.py tests/integration/test_s3_checkpoints.
 # pyarrow needs a newer numpy than the oldest one.
 PYTHON_ARROW := tests/integration/test_parquet.py --ignore=tests/integration/test_files_page.py --ignore=tests/integration/test_bad_records_page.py --ignore=tests/integration/test_path_columns.py --ignore=tests/integration/test_avro_files.py --ignore=tests/integration/test_protobuf_files.py
 .PHONY: test-python
-test-python: build venv ## the Python package against the real binary, two tests at once: they mostly wait
-	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 2 --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3))
+test-python: build venv ## the Python package against the real binary, three tests at once: they mostly wait
+	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../$(PY) -m pytest -q -n 3 --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3))
 
 .PHONY: test-rounds
 test-rounds: build venv ## rounds of a synchronous group, with deaths, two tests at once: they mostly wait
@@ -264,7 +264,7 @@ server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variab
 	@$(GO) run ./internal/proof/testbroker/server-s3 $(ARGS)
 
 .PHONY: test-s3
-test-s3: build venv build-server-s3 ## what lies in S3, on a real S3 server (versitygw, built once from its module)
+test-s3: build venv build-server-s3 ## what lies in S3, on a real S3 server (versitygw, built once from its module); in Python two tests at once
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run "S3|Thousands" ./sources/files
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m ./internal/storage/s3 ./flashckpt/memory
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run S3 ./cmd/headrace
@@ -399,7 +399,7 @@ check: build lint test-go-unit test-race ## the inner loop: unit tests, and the 
 # the most brokers at once. test-flink plays all of test-java.
 LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-go-whole test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
 .PHONY: test
-test: check quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
+test: check build-server-s3 quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
 	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
@@ -410,8 +410,8 @@ FUZZTIME ?= 10m
 fuzz: need ## each fuzz target for FUZZTIME, on all cores; with the default it takes hours
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-test-fuzz: need ## each fuzz target for 3 s, on one core
-	@GO=$(GO) CORES=1 KEPT=none .ci/fuzz 3s
+test-fuzz: need ## each fuzz target for 3 s, on one core; 5,000 inputs are enough
+	@GO=$(GO) CORES=1 KEPT=none MOST=5000 .ci/fuzz 3s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files
