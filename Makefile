@@ -6,8 +6,9 @@ SHELL := bash
 
 GO      ?= go
 PYTHON  ?= python3
-# One that runs: a version manager's python3.9 may be there and refuse.
-PYTHON_OLD ?= $(shell python3.9 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v $(PYTHON))
+# One that runs: a version manager's python3.9 may be there and refuse, though it has one.
+PYTHON_OLD ?= $(shell for python in python3.9 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.9.*/bin/python $(PYTHON); do \
+  "$$python" -c 'import sys; print(sys.executable)' 2>/dev/null && break; done)
 VENV    := .venv
 PY      := $(VENV)/bin/python
 BIN     := build/headrace

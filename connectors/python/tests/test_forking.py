@@ -108,7 +108,8 @@ def test_it_finds_what_a_started_one_finds(tmp_path: Path, monkeypatch: pytest.M
     told = []
     for within in ((), (), ("env",)):
         with (tmp_path / "log").open("wb") as out:
-            env = {**os.environ, "OF_ITS_OWN": "1", "PYTHONPATH": os.pathsep.join(["/a", str(Path(__file__).parent)])}
+            path = os.pathsep.join(["/a", "/b", os.environ.get("PYTHONPATH", "")])
+            env = {**os.environ, "OF_ITS_OWN": "1", "PYTHONPATH": path.rstrip(os.pathsep)}
             process = forking.program(ABOUT, ("a", "b"), env, out, within=within)
         text = (tmp_path / "log").read_text() if process.wait(60) == 0 else pytest.fail((tmp_path / "log").read_text())
         told.append(json.loads(text))

@@ -244,7 +244,8 @@ class _Capture:
             return {"array": name, "of": of}
         name = self.tables[at] = self._free(at)
         (self.tensors if is_tensor else self.arrays)[name] = rows_of(value, changed.rows)
-        self.arrays[index := self._free(f"{at}.rows")] = changed.rows
+        index = self._free(f"{at}.rows")
+        self.arrays[index] = changed.rows
         size = {} if changed.size is None else {"size": changed.size}
         return {"delta": name, "rows": index, "base": changed.base, "of": of, **size}
 
