@@ -57,8 +57,8 @@ class Trainer:
         """Waits until it has printed that many lines."""
         deadline = time.monotonic() + HANGS
         while self.log.read_text().count("\n") < lines:
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
+            assert self.process.poll() is None, self._logs()
+            assert time.monotonic() < deadline, self._logs()
             time.sleep(0.005)
 
     def ended(self, within: float = HANGS) -> str:
@@ -66,9 +66,12 @@ class Trainer:
         try:
             self.process.wait(within)
         except subprocess.TimeoutExpired:
-            logs = "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.log.parent.glob("*.log")))
-            pytest.fail(f"{self.log.name} did not end within {within:.0f} s:{logs}", pytrace=False)
+            pytest.fail(f"{self.log.name} did not end within {within:.0f} s:{self._logs()}", pytrace=False)
         return self.log.read_text()
+
+    def _logs(self) -> str:
+        """What all processes of the job have said."""
+        return "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.log.parent.glob("*.log")))
 
 
 class Job:

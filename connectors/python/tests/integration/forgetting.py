@@ -74,6 +74,8 @@ class Lives:
         self.job.headrace("dataset", "apply", "-f", str(self.spec), *self.settings)
         self.start_agent()
         self.start_trainer()
+        # Until then it gives up if there is no socket, and start_agent takes the old one away.
+        self.trainer.printed(1)
 
     def start_master(self) -> None:
         """Also after a kill, which leaves the address of the one before."""
