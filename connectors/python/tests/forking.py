@@ -1,5 +1,5 @@
 """Python programs as forks of a process that has imported numpy and headrace: a start takes
-a tenth of the CPU time.
+an eighth of the CPU time.
 
 In all else a program is as with `python -c`: its process id, files, environment and signals are
 its own, the interpreter ends it, and it stays a zombie until it is waited for. Two processes
