@@ -162,7 +162,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reader", required=True, help="the program built from bench/columnar")
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     report: dict[str, Any] = {**vars(args), "load": os.getloadavg()[0]}  # of the machine before it began
