@@ -306,8 +306,8 @@ BENCHES = {
             "cost": "time of a step with rounds over that without, minus 1, median of the pairs; goal at most 0.03",
             "cost_interval": "95 % confidence interval of that median; goal at most 0.03",
             "cost_range": "lowest, highest pair",
-            "data_wait_in_collective": "share of their time that ranks wait in the collective because of data; goal 0 "
-            "(see above)",
+            "data_wait_in_collective": "share of their time that ranks wait in the collective because of data; it "
+            "should be 0 (see above)",
             "data_wait_in_collective_none": "the same without rounds",
             "scarce_data_wait_in_collective": "the same with rounds, where rows come at half the ranks' pace",
             "scarce_in_next": "share of their time that ranks then wait in next(), where waiting harms nobody",
