@@ -178,7 +178,7 @@ type Reply struct {
 	Reason           string
 	Cut              *CutAnswer
 	Round            *rounds.Decision
-	RoundRows        []uint64   // rows of all ranks in each round of which the receiver was not told yet
+	RoundRows        []uint64   // the rows of all ranks, for each round that the receiver was not told yet
 	Again            *cut.Tally // the records in Units; nil: Units is 0
 }
 

@@ -100,7 +100,7 @@ func (lg *ledger) findVictims(d *dataset, mean [inputs]float64, rounds bool) {
 	}
 }
 
-// askedIn returns the input of w's newest lease of which a part could be asked for.
+// askedIn returns the input of w's newest lease that could be asked for a part.
 func (lg *ledger) askedIn(d *dataset, w *holder) (in input) {
 	if !d.opt.hasBackfill() {
 		return fromSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-#: What a program forgot that calls save_every() and whose last rows are in no checkpoint.
+#: Advice for a program that calls save_every() and ends without a close: its last rows are in no checkpoint.
 CLOSE = "use `with` or ck.close(): then the last step is saved, too"
 
 
