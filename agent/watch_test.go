@@ -144,7 +144,8 @@ decode:
 	}
 }
 
-// A stream may get another data connection. What its decoder counted before is not counted again.
+// A stream may lose its data connection and get a new one. Values that were counted on the old
+// one are not counted again.
 func TestReplacedValuesAreCountedOnceAlsoByAnotherConnection(t *testing.T) {
 	root := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(root, "a.csv"), []byte("x\n"+strings.Repeat("1\n", 1<<20)), 0o644))

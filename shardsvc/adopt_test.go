@@ -268,7 +268,7 @@ func TestWhatIsFrozenAfterACutWasRestoredComesAfterIt(t *testing.T) {
 }
 
 // A pass after the first one begins when all segments are known. So a cut that has such a
-// pass names all segments, also those of which a private rank has no record. Without them,
+// pass names all segments, also those from which a private rank has no record. Without them,
 // the first pass would end too early on another master.
 func TestACutOfALaterPassNamesAllSegments(t *testing.T) {
 	a, b := file(0, "a", 20), file(1, "b", 10)

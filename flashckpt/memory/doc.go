@@ -15,6 +15,6 @@
 //	direct_linux.go direct_other.go  the system calls of direct.go that only Linux has
 //	persist.go  from a slot to a checkpoint on storage
 //	split.go    the same, with parts of the state in files of their own
-//	shards.go   the same for a sharded checkpoint, of which every rank has a part
+//	shards.go   the same for a sharded checkpoint: every rank has a part of it
 //	upload.go   the same into a bucket
 package memory

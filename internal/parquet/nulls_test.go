@@ -85,7 +85,7 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 	t.Run("16 bits", func(t *testing.T) { packedNumbers[uint16](t, 1<<16) })
 }
 
-// packedNumbers reads numbers that are to be less than limit.
+// packedNumbers reads numbers. All of them should be less than limit.
 func packedNumbers[T number](t *testing.T, limit int) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

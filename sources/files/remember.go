@@ -45,7 +45,7 @@ type name struct {
 	look uint32 // the last one that saw the file; noted for files.retain alone
 }
 
-// What happens to a name that sorts before forgotten names.
+// What happens to a name that sorts before names that were forgotten.
 const (
 	lateRead = "read" // it is read, if its file is young enough
 	lateSkip = "skip" // it is not read
