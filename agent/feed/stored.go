@@ -45,6 +45,10 @@ func (s *Server) storedFor(uid uint32, v *frame.Call) (id frame.CutID, err error
 		return 0, places.Mirror(ctx, v.Path, v.Into)
 	case frame.StoredFetch:
 		return 0, places.Fetch(ctx, v.Path, v.Into, &v.From)
+	case frame.StoredBegin:
+		return 0, places.Begin(ctx, v.Path)
+	case frame.StoredCancel:
+		return 0, places.Cancel(ctx, v.Path)
 	case frame.StoredRemove:
 		return 0, places.Remove(ctx, v.Path)
 	case frame.StoredSweep:
@@ -54,5 +58,5 @@ func (s *Server) storedFor(uid uint32, v *frame.Call) (id frame.CutID, err error
 		}
 		return 0, err
 	}
-	return 0, errors.New("mode of stored: it is id, list, fetch, remove or sweep")
+	return 0, errors.New("mode of stored: it is id, list, fetch, begin, cancel, remove or sweep")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
+	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/ckpt"
 )
 
@@ -24,7 +25,8 @@ func (a *app) ckptPinCommand() *cobra.Command {
 		Use:   "pin CKPT",
 		Short: "Pin a checkpoint: nothing of Headrace removes it",
 		Long: `Pins a checkpoint: nothing of Headrace's removes it until it is unpinned, with or
-without a master. The pin is a file beside the manifest.`,
+without a master. The pin is a file beside the manifest. A checkpoint whose removal has begun
+cannot be pinned.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.pinning(func(on manifest.FS, path string) error {
 			return manifest.SetPin(on, path, manifest.Pin{Pinned: time.Now().UTC().Truncate(time.Second), Reason: reason})
@@ -57,7 +59,10 @@ func (a *app) pinning(do func(on manifest.FS, path string) error, view func() pi
 		if errors.Is(c.Err, manifest.ErrHalf) {
 			return fmt.Errorf("%s: %w", c.Folder(), c.Err)
 		}
-		if err := do(on(c.Path), c.Path); err != nil {
+		if err := do(on(c.Path), c.Path); errors.Is(err, manifest.ErrRemoved) {
+			hint := "pin another one. If what began to remove it was killed, remove " + manifest.RemovalPath(c.Path) + " and pin it again; the master may refuse to go back to it"
+			return advice.NotFound.Wrap(hint, fmt.Errorf("%s cannot be pinned: %w", c.Folder(), err))
+		} else if err != nil {
 			return err
 		}
 		v := view()

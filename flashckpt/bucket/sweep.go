@@ -13,15 +13,38 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
+// Begin marks a checkpoint as being removed. If it is pinned, the error wraps
+// manifest.ErrPinned.
+func (p *Places) Begin(ctx context.Context, of string) error {
+	on := &FS{ctx: ctx, places: p}
+	c, err := one(on, of)
+	if err != nil {
+		return err
+	}
+	return c.BeginRemoval(on)
+}
+
+// Cancel takes the mark of Begin away.
+func (p *Places) Cancel(ctx context.Context, of string) error {
+	return (&manifest.Checkpoint{Path: of}).CancelRemoval(&FS{ctx: ctx, places: p})
+}
+
 // Remove removes a checkpoint in a folder of its own: the manifest first.
 func (p *Places) Remove(ctx context.Context, of string) error {
 	on := &FS{ctx: ctx, places: p}
-	m, err := manifest.Load(on, of)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	c, err := one(on, of)
+	if err != nil {
 		return err
 	}
-	c := manifest.Checkpoint{Path: of, Manifest: m}
 	return c.Delete(on)
+}
+
+func one(on *FS, of string) (*manifest.Checkpoint, error) {
+	m, err := manifest.Load(on, of)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return &manifest.Checkpoint{Path: of, Manifest: m}, nil
 }
 
 // Sweep removes what killed saves have left in a folder of checkpoints: folders without a

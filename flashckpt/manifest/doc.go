@@ -20,5 +20,7 @@
 //	part.go      sharded saves: a part per rank, then the manifest
 //	list.go      the checkpoints of a folder, newest first
 //	verify.go    do the files match?
-//	pin.go       checkpoints that stay; retain.go which ones may go, and how
+//	pin.go       checkpoints that stay
+//	retain.go    which ones may go, and how
+//	removal.go   a pin and a removal at the same time
 package manifest

@@ -20,8 +20,37 @@ type Pin struct {
 // PinPath is where the pin of a manifest is.
 func PinPath(manifest string) string { return manifest + ".pinned" }
 
+// Errors of a pin and a removal at the same time.
+var (
+	ErrPinned  = errors.New("it is pinned")
+	ErrRemoved = errors.New("somebody is removing it")
+)
+
 // SetPin pins a checkpoint, durably. Pinning again changes the reason.
+//
+// It writes the pin and then looks for the mark of a removal; BeginRemoval writes its mark
+// and then looks for a pin. So at least one of the two sees the other: a checkpoint that
+// SetPin has pinned is not removed. If a removal has begun, SetPin takes its pin away and
+// returns ErrRemoved.
 func SetPin(on FS, manifest string, p Pin) error {
+	before, err := readPin(on, manifest)
+	if err != nil {
+		return err
+	}
+	if err := writePin(on, manifest, p); err != nil || before != nil {
+		return err
+	}
+	begun, err := removalBegan(on, manifest)
+	if err == nil && !begun {
+		return nil
+	}
+	if err == nil {
+		err = ErrRemoved
+	}
+	return errors.Join(err, Unpin(on, manifest))
+}
+
+func writePin(on FS, manifest string, p Pin) error {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return err

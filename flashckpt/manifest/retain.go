@@ -82,7 +82,7 @@ func (c *Checkpoint) owner() string {
 // then. A damaged manifest names none.
 func (c *Checkpoint) Delete(on FS) error {
 	folder := c.Folder()
-	for _, path := range []string{c.Path, PinPath(c.Path)} {
+	for _, path := range []string{c.Path, PinPath(c.Path), RemovalPath(c.Path)} {
 		if err := ignoreMissing(on.Remove(path)); err != nil {
 			return err
 		}

@@ -2,9 +2,11 @@ package ckpt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
+	"github.com/headrace/headrace/flashckpt/manifest"
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
@@ -52,9 +54,9 @@ func (all Chosen) OwnedBy(job, target string) error {
 	return nil
 }
 
-// Remove removes what does not stay: forget makes the ledger forget a cut, then the
-// manifest goes, durably, and then the data. A checkpoint whose cut was not forgotten
-// keeps its files.
+// Remove removes what does not stay. It marks a checkpoint, so that nobody pins it any more.
+// Then forget makes the ledger forget its cut, the manifest goes, durably, and then the data.
+// A checkpoint whose cut was not forgotten, or that was pinned meanwhile, keeps its files.
 func (all Chosen) Remove(ctx context.Context, on On, forget func(cut.ID) error) error {
 	for _, d := range all {
 		if d.stay != "" {
@@ -63,10 +65,8 @@ func (all Chosen) Remove(ctx context.Context, on On, forget func(cut.ID) error) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, cut := range d.cuts {
-			if err := forget(cut); err != nil {
-				return fmt.Errorf("%s was not removed: %w", d.c.Path, err)
-			}
+		if err := d.begin(on(d.c.Path), forget); err != nil {
+			return fmt.Errorf("%s was not removed: %w", d.c.Path, err)
 		}
 		if d.gone {
 			continue
@@ -76,6 +76,32 @@ func (all Chosen) Remove(ctx context.Context, on On, forget func(cut.ID) error) 
 		}
 	}
 	return nil
+}
+
+// begin marks a checkpoint as being removed, and makes the ledger forget it. The mark stays
+// if it is not known whether the ledger has forgotten it.
+func (d *doomed) begin(on manifest.FS, forget func(cut.ID) error) error {
+	if !d.gone {
+		if err := d.c.BeginRemoval(on); err != nil {
+			return err
+		}
+	}
+	for _, cut := range d.cuts {
+		err := forget(cut)
+		if err != nil && !d.gone && refused(err) {
+			err = errors.Join(err, d.c.CancelRemoval(on))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused: the master has answered.
+func refused(err error) bool {
+	e, ok := errors.AsType[*advice.Error](err)
+	return ok && e.Kind != advice.Unreachable && !errors.Is(err, context.Canceled)
 }
 
 // WriteRemoved prints what was removed, would be removed, or stays.

@@ -41,9 +41,13 @@ const (
 
 // Modes of CallStored.
 const (
-	StoredID     = "id"     // of the folder of checkpoints at Path: ANSWER's cut
-	StoredList   = "list"   // copy its manifests into the local folder Into
-	StoredFetch  = "fetch"  // copy the files that rank From needs of the checkpoint with the manifest Path into the folder Into
+	StoredID    = "id"    // of the folder of checkpoints at Path: ANSWER's cut
+	StoredList  = "list"  // copy its manifests into the local folder Into
+	StoredFetch = "fetch" // copy the files that rank From needs of the checkpoint with the manifest Path into the folder Into
+	// StoredBegin marks that checkpoint as being removed, before its cut is dropped. ANSWER is
+	// refused if it is pinned.
+	StoredBegin  = "begin"
+	StoredCancel = "cancel" // take that mark away
 	StoredRemove = "remove" // remove that checkpoint
 	// StoredSweep removes what killed saves have left, in which nothing has changed for
 	// DeadlineMS before the manifest at Path was written.

@@ -10,8 +10,9 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
+from headrace import _cuts, _remove, _retain
 from headrace import _manifest as manifest
-from headrace import _remove, _retain
+from headrace._errors import CheckpointError
 from headrace._retain import removable
 from saving import Agents, stepped
 
@@ -28,6 +29,51 @@ def test_old_checkpoints_go_unbound_first_and_pinned_ones_stay(agents: Agents, t
         agent.wait(lambda: len(agent.bound) == 3)
     assert sorted(os.listdir(tmp_path)) == [os.path.basename(paths[i]) for i in (0, 3, 4)]
     assert set(agent.bound.values()) == {os.path.join(paths[i], manifest.FILE_NAME) for i in (0, 3, 4)}
+
+
+def test_a_checkpoint_that_is_pinned_while_it_is_removed_stays_or_the_pin_is_refused(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master may be away while retention asks it to drop a cut, so this takes long."""
+    agent = agents(model="private", total=300)
+    drop, begin, marked = _cuts.drop, _remove.begin, []
+
+    def pinned_first(old: manifest.Manifest) -> None:
+        if old.step == 1:
+            Path(old.path + ".pinned").touch()  # since it was found
+        begin(old)
+
+    def drops(trainer: Any, cut: str, reason: str) -> None:
+        marked.append([p.name for p in tmp_path.glob(f"*-{cut}/*.removing")])
+        drop(trainer, cut, reason)
+
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
+        first = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        monkeypatch.setattr(_remove, "begin", pinned_first)
+        monkeypatch.setattr(_cuts, "drop", drops)
+        paths = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60) for _ in range(3)]
+        ck.close()
+        agent.wait(lambda: len(agent.bound) == 2)
+    assert sorted(os.listdir(tmp_path)) == [os.path.basename(p) for p in (first, paths[-1])]
+    assert marked == [[manifest.FILE_NAME + ".removing"]] * 2
+    assert not list(Path(first).glob("*.removing"))
+
+
+@pytest.mark.parametrize("answer", ["refused", "none"])
+def test_the_mark_of_a_removal_stays_while_it_is_not_known_whether_the_cut_was_dropped(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    agents(model="private", total=300)
+
+    def refuses(*_: Any) -> None:
+        raise (_cuts.Refused if answer == "refused" else CheckpointError)("the job went back to it")
+
+    monkeypatch.setattr(_cuts, "drop", refuses)
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
+        first, _ = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60) for _ in range(2)]
+        ck.close()
+    assert manifest.FILE_NAME in os.listdir(first)
+    assert bool(list(Path(first).glob("*.removing"))) == (answer == "none")
 
 
 def test_a_half_checkpoint_of_long_ago_goes_and_a_strangers_folder_stays(agents: Agents, tmp_path: Path) -> None:

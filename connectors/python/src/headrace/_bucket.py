@@ -162,6 +162,13 @@ class Bucket:
         self._fetched.clear()
         shutil.rmtree(self._near, ignore_errors=True)
 
+    def begin(self, manifest: Manifest) -> None:
+        """Does what _remove.begin() does, in the bucket."""
+        self._ask("begin", manifest.path, "removing a checkpoint")
+
+    def cancel(self, manifest: Manifest) -> None:
+        self._ask("cancel", manifest.path, "keeping a checkpoint")
+
     def remove(self, manifest: Manifest) -> None:
         """The manifest first, then the rest. Raises CheckpointError."""
         self._ask("remove", manifest.path, "removing a checkpoint")

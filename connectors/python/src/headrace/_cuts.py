@@ -44,6 +44,10 @@ class ExactCut:
         self.path: str | os.PathLike[str] | None = None
 
 
+class Refused(CheckpointError):
+    """The master has answered, and said no."""
+
+
 def new_id() -> str:
     """A cut's id. Its asker draws it, so that an ask may be repeated."""
     return f"{secrets.randbelow((1 << 64) - 1) + 1:016x}"
@@ -138,7 +142,7 @@ def bind(trainer: Trainer, cut: str, path: str, deadline: float) -> None:
 
 
 def drop(trainer: Trainer, cut: str, reason: str) -> None:
-    """Forgets a cut. Raises CheckpointError, Fenced."""
+    """Forgets a cut. Raises Refused, Fenced, and CheckpointError if no answer came."""
     fields: dict[str, Any] = {"call": "drop", "cut": cut, "reason": reason}
     _say(trainer, fields, time.monotonic() + CALL_SECONDS, f"dropping cut {cut}")
 
@@ -199,7 +203,7 @@ def forget(trainer: Trainer, cut: str, reason: str) -> None:
 def _say(trainer: Trainer, fields: dict[str, Any], deadline: float, what: str) -> Answer:
     answer = wait(trainer, fields, deadline, what)
     if answer.code != "ok":
-        raise CheckpointError(f"{what}: {answer.reason or answer.code}")
+        raise Refused(f"{what}: {answer.reason or answer.code}")
     return answer
 
 

@@ -10,11 +10,41 @@ from ._durable import sync
 from ._errors import CheckpointError
 
 
-def remove(manifest: _manifest.Manifest) -> None:
-    """Removes a checkpoint in a folder of its own: the manifest first, durably."""
+def begin(manifest: _manifest.Manifest) -> None:
+    """Marks a checkpoint as being removed, durably, before its cut is dropped: from then on
+    `headrace ckpt pin` refuses. Raises CheckpointError if it is pinned."""
+    if not os.path.lexists(manifest.path):
+        return  # another trainer has removed it
+    with open(_mark(manifest), "w", encoding="ascii") as f:
+        f.write(manifest.cut_id + "\n")
+        f.flush()
+        os.fsync(f.fileno())
+    sync(manifest.folder)
+    if manifest.pinned:
+        cancel(manifest)
+        raise CheckpointError(f"{manifest.path}: it is pinned")
+
+
+def cancel(manifest: _manifest.Manifest) -> None:
+    """Takes the mark of begin() away: the checkpoint stays."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_mark(manifest))
+
+
+def _mark(manifest: _manifest.Manifest) -> str:
+    return manifest.path + ".removing"
+
+
+def manifest_first(manifest: _manifest.Manifest) -> None:
+    """Removes a manifest, durably, so that its checkpoint does not count any more."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(manifest.path)
         sync(manifest.folder)
+
+
+def remove(manifest: _manifest.Manifest) -> None:
+    """Removes a checkpoint in a folder of its own: the manifest first, durably."""
+    manifest_first(manifest)
     remove_folder(manifest.folder)
 
 

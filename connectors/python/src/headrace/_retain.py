@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from . import _cuts, _manifest, _remove
-from ._bucket import Bucket
-from ._errors import HeadraceError
+from ._bucket import Bucket, Stored
+from ._errors import Fenced, HeadraceError
 from ._manifest import Manifest
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
     because the checkpoint at `newest` is good whatever happens here."""
     try:
         for old in removable(own(trainer, directory), keep, newest):
-            _cuts.drop(trainer, old.cut_id, f"retention keeps {keep}")
+            drop(trainer, old, f"retention keeps {keep}")
             directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
         if isinstance(directory, Bucket):
@@ -37,6 +37,19 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
             _remove_half(trainer, directory, newest, patience)
     except (OSError, HeadraceError) as error:
         log.warning("%s: an old checkpoint could not be removed: %s", directory, error)
+
+
+def drop(trainer: Trainer, old: Manifest, reason: str) -> None:
+    """Makes the master drop the cut of a checkpoint that is removed next. Raises
+    CheckpointError if somebody has pinned it since it was found. While the master's answer is
+    unknown, nobody can pin it."""
+    on = old.bucket if isinstance(old, Stored) else _remove
+    on.begin(old)
+    try:
+        _cuts.drop(trainer, old.cut_id, reason)
+    except (_cuts.Refused, Fenced):
+        on.cancel(old)
+        raise
 
 
 def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:

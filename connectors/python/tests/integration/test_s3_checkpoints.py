@@ -169,6 +169,15 @@ def test_the_tools_work_on_a_bucket(job: Any, server: Server) -> None:
     job.headrace("ckpt", "pin", old, "--reason", "kept")
     assert listed(job)[2]["pinned"]
     job.headrace("ckpt", "unpin", old)
+    mark = job.folder / "mark"
+    mark.touch()
+    removing = f"{job.folder.name}/{PREFIX}/{old.rsplit('/', 1)[1]}/headrace-manifest.json.removing"
+    server.put(removing, mark)  # of a process that was killed before it had removed the checkpoint
+    refused = job.headrace("ckpt", "pin", old, check=False)
+    assert refused.returncode != 0
+    assert "somebody is removing it" in refused.stderr, refused
+    assert not listed(job)[2]["pinned"]
+    server.delete(removing)
     job.headrace("ckpt", "rm", found[1]["path"], "--yes")
     assert [v["step"] for v in listed(job)] == [100, 60]
     job.headrace("rewind", "default", "--to", old, "--yes")

@@ -15,7 +15,7 @@ import logging
 import os
 
 import tensorflow as tf
-from headrace import _cuts, _durable, _manifest, _remove, _restore, _retain
+from headrace import _durable, _manifest, _remove, _restore, _retain
 from headrace._errors import CheckpointError, HeadraceError
 from headrace._manifest import Manifest
 from headrace._trainer import Trainer
@@ -93,10 +93,9 @@ def retain(trainer: Trainer, folder: str, keep: int) -> None:
     unpinned = [m for m in bound(trainer, folder) if not m.pinned]
     for old in unpinned[keep:] if keep else []:
         try:
-            _cuts.drop(trainer, old.cut_id, f"keep_checkpoint_max={keep}")
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(old.path)
-            _durable.sync(folder)
+            _retain.drop(trainer, old, f"keep_checkpoint_max={keep}")
+            _remove.manifest_first(old)
+            _remove.cancel(old)
             for path in files_of(prefix_of(old)):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -113,7 +112,7 @@ def remove_ours(trainer: Trainer, folder: str) -> None:
         if newest is None or old.pinned or old.frozen >= newest.frozen:
             continue
         try:
-            _cuts.drop(trainer, old.cut_id, "a newer checkpoint is there")
+            _retain.drop(trainer, old, "a newer checkpoint is there")
             _remove.remove(old)
         except (OSError, HeadraceError) as error:
             log.warning("%s: an old checkpoint could not be removed: %s", old.path, error)

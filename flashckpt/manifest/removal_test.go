@@ -1,0 +1,172 @@
+package manifest
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/headrace/headrace/shardsvc/cut"
+)
+
+// TestAPinAndARemovalAtTheSameTime plays every order of the calls of a person who pins a
+// checkpoint and of a process that removes it.
+func TestAPinAndARemovalAtTheSameTime(t *testing.T) {
+	path := filepath.Join(checkpoints, Folder(100, nil, 100), FileName)
+	pinned, removed, neither, played := 0, 0, 0, 0
+	for order := []int{}; order != nil; played++ {
+		mem := memory{vfs.NewMem()}
+		if err := saveNoFiles(mem, 100); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Find(mem, checkpoints)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		var pin, removal error
+		order = inTurns(mem, order,
+			func(on FS) { pin = SetPin(on, path, Pin{}) },
+			func(on FS) {
+				if removal = all[0].BeginRemoval(on); removal == nil { // the cut is forgotten now
+					removal = all[0].Delete(on)
+				}
+			})
+		_, gone := mem.ReadFile(path)
+		switch {
+		case pin == nil && gone != nil:
+			t.Fatalf("it was pinned, and is gone: %v", removal)
+		case pin == nil && !errors.Is(removal, ErrPinned):
+			t.Fatalf("it is pinned, and the removal said %v", removal)
+		case pin == nil:
+			pinned++
+		case !errors.Is(pin, ErrRemoved) && !errors.Is(pin, fs.ErrNotExist):
+			t.Fatalf("the pin: %v", pin)
+		case gone != nil:
+			removed++
+		default:
+			neither++
+		}
+		if _, err := mem.ReadFile(RemovalPath(path)); err == nil && (pin == nil || gone != nil) {
+			t.Fatalf("the mark stayed: pin %v, removal %v", pin, removal)
+		}
+	}
+	t.Logf("%d orders: pinned %d, removed %d, each saw the other %d", played, pinned, removed, neither)
+	if pinned == 0 || removed == 0 || neither == 0 {
+		t.Error("one of the ends was never reached")
+	}
+}
+
+// saveNoFiles: each file is one more call of a removal, and there are orders enough.
+func saveNoFiles(on memory, step int64) error {
+	c := cutOf("replicated", files())
+	c.ID, c.Step = cut.ID(step), step
+	folder := filepath.Join(checkpoints, Folder(step, nil, c.ID))
+	return errors.Join(on.MkdirAll(folder, 0o777), WriteManifest(on, filepath.Join(folder, FileName), of(c)))
+}
+
+// turn is an FS each call of which waits until it is its turn.
+type turn struct {
+	FS
+	at, turn chan struct{}
+}
+
+func (f turn) wait() { f.at <- struct{}{}; <-f.turn }
+
+func (f turn) Create(path string) (Writer, error) { f.wait(); return f.FS.Create(path) }
+func (f turn) Rename(from, to string) error       { f.wait(); return f.FS.Rename(from, to) }
+func (f turn) Remove(path string) error           { f.wait(); return f.FS.Remove(path) }
+
+func (f turn) ReadFile(path string) ([]byte, error)  { f.wait(); return f.FS.ReadFile(path) }
+func (f turn) ReadDir(folder string) ([]Name, error) { f.wait(); return f.FS.ReadDir(folder) }
+func (f turn) RemoveIn(folder, path string) error    { f.wait(); return f.FS.RemoveIn(folder, path) }
+
+// inTurns runs two programs, one call at a time: order says whose call is next, and where it
+// ends, the first one's. It returns the next order to play, nil after the last one.
+func inTurns(on FS, order []int, programs ...func(FS)) (next []int) {
+	var of []turn
+	var ended []chan struct{}
+	for _, program := range programs {
+		f := turn{on, make(chan struct{}), make(chan struct{})}
+		end := make(chan struct{})
+		go func() { defer close(end); program(f) }()
+		of, ended = append(of, f), append(ended, end)
+	}
+	waits := make([]bool, len(of)) // for its turn
+	arrive := func(k int) {
+		select {
+		case <-of[k].at:
+			waits[k] = true
+		case <-ended[k]:
+			waits[k] = false
+		}
+	}
+	for k := range of {
+		arrive(k)
+	}
+	var chosen []int
+	var both []bool
+	for n := 0; waits[0] || waits[1]; n++ {
+		k := 0
+		if n < len(order) {
+			k = order[n]
+		} else if !waits[0] {
+			k = 1
+		}
+		chosen, both = append(chosen, k), append(both, waits[0] && waits[1])
+		of[k].turn <- struct{}{}
+		arrive(k)
+	}
+	for n := len(chosen) - 1; n >= 0; n-- {
+		if both[n] && chosen[n] == 0 {
+			return append(chosen[:n:n], 1)
+		}
+	}
+	return nil
+}
+
+func TestARemovalThatDoesNotGoOnLetsTheCheckpointBePinned(t *testing.T) {
+	dir := t.TempDir()
+	path := made(t, dir, func(*Manifest) {})
+	one := found(t, path)[0]
+	if err := one.BeginRemoval(OS{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetPin(OS{}, path, Pin{}); !errors.Is(err, ErrRemoved) {
+		t.Fatal(err)
+	}
+	if found(t, path)[0].Pin != nil {
+		t.Fatal("a refused pin stayed")
+	}
+	if err := errors.Join(one.CancelRemoval(OS{}), SetPin(OS{}, path, Pin{Reason: "for the paper"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.BeginRemoval(OS{}); !errors.Is(err, ErrPinned) {
+		t.Fatal(err)
+	}
+	if err := SetPin(OS{}, path, Pin{Reason: "for ever"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(t, path)[0].Pin; got == nil || got.Reason != "for ever" {
+		t.Fatal(got)
+	}
+}
+
+func TestTheMarkOfAnotherCheckpointOfThatNameDoesNotCount(t *testing.T) {
+	path := made(t, t.TempDir(), func(*Manifest) {})
+	for content, counts := range map[string]bool{"00000000000000ff\n": false, "": true, "?": true} {
+		if _, err := put(OS{}, RemovalPath(path), strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+		err := SetPin(OS{}, path, Pin{})
+		if errors.Is(err, ErrRemoved) != counts {
+			t.Errorf("%q: %v", content, err)
+		}
+		if err == nil {
+			if err := Unpin(OS{}, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
