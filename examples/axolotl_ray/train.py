@@ -58,10 +58,10 @@ def worker(config: dict[str, Any]) -> None:
 
     loader = headrace.torch.Loader(section["dataset"], config["micro_batch_size"], max_wait=section["max_wait"])
     checkpoints = headrace.Checkpointer(config["output_dir"], loader.stream)
-    step = saved = 0
+    step = 0
     restored = checkpoints.restore()  # every worker calls it
     if restored is not None:
-        step = saved = restored.step
+        step = restored.step
         model.load_state_dict(restored.state["model"])
         optimizer.load_state_dict(restored.state["optimizer"])
     rank = dist.get_rank()
@@ -94,14 +94,10 @@ def worker(config: dict[str, Any]) -> None:
         model.records += sum(b.global_rows for b in group)  # of all workers, without a collective
         model.checksum += total[1]
         step = loader.step(step + 1, batches=len(group))
-        if step % config["save_steps"] == 0:
-            checkpoints.save(step, state)  # every worker calls it; rank 0 writes
-            saved = step
-            if rank == 0:
-                print(f"step {step} loss {int(total[2]) / 1e6 / max(int(total[0]), 1):.4f}", flush=True)
-    if step > saved:
-        checkpoints.save(step, state).wait()
-    checkpoints.close()
+        saved = checkpoints.save_every(config["save_steps"], step, state)  # every worker calls it; rank 0 writes
+        if saved is not None and rank == 0:
+            print(f"step {step} loss {int(total[2]) / 1e6 / max(int(total[0]), 1):.4f}", flush=True)
+    checkpoints.close()  # it saves the last step, too
     loader.close()
     weights = float(sum(p.detach().double().sum() for p in model.parameters()))
     print(

@@ -65,10 +65,10 @@ def train(args: argparse.Namespace) -> None:
 
     loader = headrace.torch.Loader("clicks", args.rows, max_wait=args.max_wait)
     checkpoints = headrace.Checkpointer(args.dir, loader.stream, keep=args.keep)
-    step = saved = 0
+    step = 0
     restored = checkpoints.restore()  # every rank calls it
     if restored is not None:
-        step = saved = restored.step
+        step = restored.step
         model.load_state_dict(restored.state["model"])
         optimizer.load_state_dict(restored.state["optimizer"])
     print(f"rank {dist.get_rank()} begins behind step {step} with {int(model.records)} records", flush=True)
@@ -96,14 +96,10 @@ def train(args: argparse.Namespace) -> None:
         model.checksum += total[0]
         step += 1
         loader.step(step, batches=len(group))
-        if step % args.every == 0:
-            checkpoints.save(step, state)  # every rank calls it; rank 0 writes
-            saved = step
-            if dist.get_rank() == 0:
-                print(f"step {step} loss {int(total[1]) / 1e6 / max(rows, 1):.4f}", flush=True)
-    if step > saved:
-        checkpoints.save(step, state).wait()
-    checkpoints.close()
+        saved = checkpoints.save_every(args.every, step, state)  # every rank calls it; rank 0 writes
+        if saved is not None and dist.get_rank() == 0:
+            print(f"step {step} loss {int(total[1]) / 1e6 / max(rows, 1):.4f}", flush=True)
+    checkpoints.close()  # it saves the last step, too
     loader.close()
     weights = float(sum(p.detach().double().sum() for p in model.parameters()))
     print(

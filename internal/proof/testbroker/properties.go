@@ -36,6 +36,7 @@ func (b *Broker) properties() string {
 		"log.cleaner.dedupe.buffer.size":           "16777216",
 		"log.cleaner.backoff.ms":                   "500",
 		"log.initial.task.delay.ms":                "0",
+		"log.retention.ms":                         "-1", // records of tests have old times; topics of tests that want deletion say so
 		// Compaction and transactions within a test's time.
 		"log.segment.delete.delay.ms":                                 "1000",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
