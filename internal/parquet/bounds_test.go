@@ -59,11 +59,11 @@ func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
 	b := writeFile(rows, padded("a", rows), padded("b", rows), padded("c", rows), padded("d", rows))
 	f := opened(t, b)
 	if len(b) > 1<<20 {
-		t.Fatalf("%d bytes", len(b))
+		t.Fatalf("the file has %d bytes, want at most 1 MiB", len(b))
 	}
 	for _, ask := range []func(rd *Reader) int{
 		func(rd *Reader) int { return rd.Batch(16 << 10) },
-		func(rd *Reader) int { return int(rd.Left()) }, // whatever is estimated
+		func(rd *Reader) int { return int(rd.Left()) }, // far more than Batch would ask for
 	} {
 		rd, err := f.Read(bytes.NewReader(b), 0, paths("/a/*", "/b/*", "/c/*", "/d/*"))
 		if err != nil {
@@ -79,7 +79,7 @@ func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
 				}
 				for i := range cols {
 					if len(cols[i].Ends) != n || int(cols[i].Ends[n-1]) != 1000*n || len(cols[i].Short) != 1000*n {
-						t.Fatalf("%d rows: %d ends", n, len(cols[i].Ends))
+						t.Fatalf("column %d of %d rows has %d ends and %d entries, want 1,000 entries a row", i, n, len(cols[i].Ends), len(cols[i].Short))
 					}
 				}
 				total += n
@@ -87,13 +87,13 @@ func TestABatchOfListsIsBoundedInBytes(t *testing.T) {
 			}
 		})
 		if total != rows || most > mostBytes+4<<20 || took > 200<<20 {
-			t.Errorf("%d rows, batches of up to %d bytes, %d MiB taken", total, most, took>>20)
+			t.Errorf("%d rows, batches of up to %d bytes, %d MiB taken; want %d rows, %d bytes and 200 MiB at most", total, most, took>>20, rows, mostBytes+4<<20)
 		}
 	}
 }
 
-// Whatever the bounds, the rows are those that were written: lists of texts, some long, in pages
-// that divide rows, with a dictionary or without, and beside them a column that needs less.
+// Whatever the bounds, the rows are those that were written. One column has lists of texts, some
+// of them long, on pages that divide rows, with a dictionary or without. The other one needs less.
 func TestRowsAreTheSameWhateverABatchHasRoomFor(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -198,7 +198,7 @@ func TestADictionaryMayBeginInTheMiddleOfARow(t *testing.T) {
 			got = append(got, rowsOf(cols, n)...)
 		}
 		if want := []string{whole, "/texts/*=74776f,;", "/texts/*=;", whole}; !slices.Equal(got, want) {
-			t.Errorf("%q", got)
+			t.Errorf("limit %d: rows %q, want %q", limit, got, want)
 		}
 	}
 	rd, err := f.Read(bytes.NewReader(b), 0, paths("/texts/*"))
@@ -207,7 +207,7 @@ func TestADictionaryMayBeginInTheMiddleOfARow(t *testing.T) {
 	}
 	rd.Bound(20, nil)
 	if _, err := rd.Next(1, make([]sources.Column, 1)); err == nil || !strings.Contains(err.Error(), "row 0 takes") {
-		t.Error(err)
+		t.Errorf("with a bound of 20 bytes: %v, want that row 0 takes more", err)
 	}
 }
 
@@ -218,12 +218,12 @@ func TestAFullColumnGoesOnInStretches(t *testing.T) {
 	c := &chunk{coding: inDict, dict: col.Dict, longest: 1, entries: 100_000, entry: 10}
 	for most, want := range map[int]int{1 << 20: stretch, 1000: fullStretch} {
 		if k, full := c.stretch(col, most); k != want || full != (want == fullStretch) {
-			t.Errorf("with room for %d bytes, %d entries, %v", most, k, full)
+			t.Errorf("with room for %d bytes: %d entries, full %v; want %d entries", most, k, full, want)
 		}
 	}
 	c.entries = 13
 	if k, full := c.stretch(col, 1000); k != 3 || !full {
-		t.Errorf("%d of 3 entries, %v", k, full)
+		t.Errorf("%d entries, full %v; want the 3 that are left, and full", k, full)
 	}
 	// Long texts: about as many bytes as a stretch may have, and one text in any case.
 	col = &sources.Column{Kind: sources.BytesValues, List: true, Values: make([]byte, 5000), Offsets: []int32{0, 5000}}
@@ -232,11 +232,12 @@ func TestAFullColumnGoesOnInStretches(t *testing.T) {
 		c.vals.offsets[i] = int32(i) * (300 << 10)
 	}
 	if k, full := c.stretch(col, 1000); k < 1 || k > 3 || !full {
-		t.Errorf("%d texts of 300 KiB, %v", k, full)
+		t.Errorf("%d texts of 300 KiB, full %v; want 1 to 3, and full", k, full)
 	}
 }
 
-// A list of which one page of a few bytes has 2^26 nulls.
+// endless writes three rows: a number, a list, and a number. The list has 2^26 nulls on each of
+// its pages, and each of these pages has a few bytes.
 func endless(pages int) []byte {
 	c := writtenColumn{name: "nums", typ: int64Type, list: true}
 	pagesOf(&c, [][][]byte{{{1, 2, 3, 4, 5, 6, 7, 8}}}, 1, 0)
@@ -262,16 +263,16 @@ func TestARowOverTheLimitIsToldAfterTheRowsBeforeIt(t *testing.T) {
 	rd.Bound(16<<20, nil)
 	took := taking(func() {
 		if n, err := rd.Next(3, cols); n != 1 || err != nil {
-			t.Errorf("%d rows, %v", n, err)
+			t.Errorf("%d rows, %v; want the row before the large one", n, err)
 		}
 		_, err = rd.Next(2, cols)
 	})
 	large, ok := errors.AsType[*RowTooLarge](err)
 	if !ok || large.Row != 1 || large.Column != "/nums/*" || !rd.Failed() {
-		t.Errorf("%v", err)
+		t.Errorf("%v; want that row 1 is too large", err)
 	}
 	if took > 150<<20 {
-		t.Errorf("%d MiB were taken", took>>20)
+		t.Errorf("%d MiB were taken, want at most 150", took>>20)
 	}
 	took = taking(func() {
 		if rd, err = f.Read(bytes.NewReader(b), 0, paths("/nums/*")); err != nil {
@@ -285,11 +286,10 @@ func TestARowOverTheLimitIsToldAfterTheRowsBeforeIt(t *testing.T) {
 		}
 	})
 	if took > 16<<20 {
-		t.Errorf("%d MiB were taken to pass it", took>>20)
+		t.Errorf("%d MiB were taken to pass the large row, want at most 16", took>>20)
 	}
 }
 
-// Many columns and texts: a row's bytes are those of all its columns.
 func TestARowsBytesAreThoseOfAllItsColumns(t *testing.T) {
 	text := func(n int) []byte { return bytes.Repeat([]byte("a"), n) }
 	a, c := writtenColumn{name: "a", typ: byteArray, list: true}, writtenColumn{name: "c", typ: byteArray, list: true}
@@ -307,7 +307,7 @@ func TestARowsBytesAreThoseOfAllItsColumns(t *testing.T) {
 	}
 	_, err = rd.Next(1, cols)
 	if large, ok := errors.AsType[*RowTooLarge](err); !ok || *large != (RowTooLarge{2, "/a/*", 1108}) {
-		t.Error(err)
+		t.Errorf("%v; want that row 2 takes 1,108 bytes, most of them in /a/*", err)
 	}
 }
 
@@ -335,8 +335,8 @@ func TestReadingEndsWhenItIsNoLongerWanted(t *testing.T) {
 	}
 }
 
-// drain reads a file as table.go does, rows of each group from row on, with bounds. The file may be
-// damaged, and its footer may claim any number of rows.
+// drain reads a file as table.go does, with bounds. In each group it begins at the row that from
+// returns. The file may be damaged, and its footer may claim any number of rows.
 func drain(b []byte, every []Path, from func(rows int64) int64) error {
 	f, err := Open(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
@@ -360,7 +360,7 @@ func drain(b []byte, every []Path, from func(rows int64) int64) error {
 				return err
 			}
 			if size := bytesOf(cols); size > len(every)<<20+64<<20 {
-				return errors.New("runtime error: a batch has no bound")
+				return errors.New("runtime error: a batch has no bound") // boundsHold fails on each "runtime error"
 			}
 			if read += n; read > 1_000_000 {
 				return nil
@@ -370,7 +370,7 @@ func drain(b []byte, every []Path, from func(rows int64) int64) error {
 	return nil
 }
 
-// patience ends a reading after some pages: a few bytes may hold entries for hours.
+// patience ends a reading after some pages, because a few bytes may have entries that take hours.
 func patience(pages int) func() error {
 	return func() error {
 		if pages--; pages < 0 {
@@ -380,8 +380,8 @@ func patience(pages int) func() error {
 	}
 }
 
-// allowed is what drain may allocate for a file: in proportion to it, and to the bound of a
-// batch. Memory is reused and grows by doubling, and so is counted a few times.
+// allowed is how many bytes drain may allocate for a file: a constant for the bound of a batch, and
+// a part in proportion to the file. Memory that grows by doubling is counted several times.
 func allowed(b []byte) int64 { return 256<<20 + 4096*int64(len(b)) }
 
 func boundsHold(t *testing.T, b []byte) {
@@ -397,12 +397,13 @@ func boundsHold(t *testing.T, b []byte) {
 			t.Error(err)
 		}
 		if took > allowed(b) {
-			t.Errorf("a file of %d bytes made the reader take %d MiB", len(b), took>>20)
+			t.Errorf("a file of %d bytes made the reader take %d MiB, want at most %d", len(b), took>>20, allowed(b)>>20)
 		}
 	}
 }
 
-// Files of a few bytes that hold as much as the format can say.
+// hostile writes files of a few bytes with as many values as the format allows, and files whose
+// values have an impossible length.
 func hostile() map[string][]byte {
 	null := writtenColumn{name: "tags", typ: byteArray, list: true}
 	flag := writtenColumn{name: "flag", typ: boolean}
@@ -429,7 +430,7 @@ func hostile() map[string][]byte {
 		"a length below 0": oddLength(-8), "no length": oddLength(0), "a large length": oddLength(math.MaxInt32)}
 }
 
-// oddLength has one column, whose values have a length that no value has.
+// oddLength writes one column. Its values have n bytes each, which no real value has.
 func oddLength(n int64) []byte {
 	return writeFile(2, writtenColumn{name: "fixed", typ: fixedBytes, length: n, pages: []writtenPage{{entries: 2, encoding: plainEncoding, defs: run(2, 0)}}})
 }
@@ -438,13 +439,12 @@ func TestALengthThatNoValueHasIsRefusedBeforeRowsAreRead(t *testing.T) {
 	for _, n := range []int64{-8, -1, 0, 1<<20 + 1, math.MaxInt32, math.MinInt32} {
 		b := oddLength(n)
 		if rd, err := opened(t, b).Read(bytes.NewReader(b), 0, paths("/fixed")); err == nil || !strings.Contains(err.Error(), "column /fixed: has values of ") {
-			t.Errorf("length %d: %v, %v", n, rd, err)
+			t.Errorf("length %d: reader %v, error %v; want that the length is refused", n, rd, err)
 		}
 	}
 }
 
-// The sizes of the columns' rows, as the footer has them, are 2^64 with the 8 bytes that a row
-// takes at least.
+// By the footer, a row's bytes in all columns, and the 8 bytes that each row takes, are 2^64.
 func TestSizesOfColumnsDoNotOverflow(t *testing.T) {
 	var cols []writtenColumn
 	var every []string
@@ -466,7 +466,7 @@ func TestSizesOfColumnsDoNotOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := rd.Batch(100); n != 1 {
-		t.Errorf("a batch has %d rows", n)
+		t.Errorf("a batch has %d rows, want 1", n)
 	}
 }
 

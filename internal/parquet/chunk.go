@@ -16,20 +16,20 @@ type chunk struct {
 	codec int32
 	win   window
 	un    *unpacker
-	taken int64 // of un.taken
-	left  int64 // values (nulls counted) of pages that were not begun
+	taken int64 // this column's part of un.taken
+	left  int64 // values of the pages that were not begun; nulls count
 	meta  *columnChunk
-	// jumped: pages of lists were passed by their index, and left is more than is left.
+	// jumped: jump has passed pages of lists. How many values they have is not known, so left
+	// is too large.
 	jumped bool
 
 	dict    *sources.Dictionary
-	longest int64 // entry of dict, in bytes
-	// The current page: entries from entry on are left, and more of them whose levels are
-	// not read yet. An entry is a value, a null, or an empty list.
+	longest int64 // bytes of the longest entry of dict
+	// The current page. Its entries are values, nulls or empty lists.
 	page    []byte // unpacked; reused
-	entries int
-	entry   int
-	more    int
+	entries int    // whose levels were read
+	entry   int    // the next of them
+	more    int    // entries after them, whose levels were not read yet
 	repRuns hybrid
 	defRuns hybrid
 	full    bool   // the page has no null, and no list
@@ -37,16 +37,15 @@ type chunk struct {
 	defs    []byte // by entry; empty if full
 	vals    values
 	coding  coding
-	in      hybrid // entries of the dictionary that are left, or bools
+	in      hybrid // of inDict and inRuns: the values that were not read yet
 	index   []uint32
 	val     int // next one of vals
 
 	rest rest // rows that were read and not given yet
-	// A list is read entry by entry: its last row may go on. big is the size of a row that is
-	// too large, as far as it was read; it is the one after those of rest.
+	// Lists are read entry by entry, and the last row that was read may go on.
 	open      bool
-	openBytes int64
-	big       int64
+	openBytes int64 // of that row, as far as it was read
+	big       int64 // not 0: the row after those of rest is too large. Its bytes, as far as it was read
 }
 
 // coding says how the values of a page lie there.
@@ -60,7 +59,7 @@ const (
 
 const (
 	maxEntries = 1 << 26 // of a page
-	maxLevels  = 1 << 20 // that are kept at once: a page of a few bytes may have 2^26
+	maxLevels  = 1 << 20 // that are kept at once, because a page of a few bytes may have maxEntries
 )
 
 func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk, error) {
@@ -73,7 +72,7 @@ func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk
 	case !m.hasMeta:
 		return nil, errors.New("it has no metadata")
 	}
-	if _, _, err := leaf.kind(); err != nil { // its length is not checked anywhere else
+	if _, _, err := leaf.kind(); err != nil { // only kind checks the length of fixedBytes
 		return nil, err
 	}
 	if err := checkCodec(m.codec); err != nil {
@@ -81,13 +80,14 @@ func (f *File) chunk(r io.ReaderAt, group int, leaf *node, un *unpacker) (*chunk
 	}
 	at := m.begin()
 	if at < 4 || m.size < 0 || m.size > f.size || at > f.size-m.size || m.values < 0 {
-		return nil, errors.New("it does not lie in the file")
+		return nil, errors.New("its data does not lie in the file: the file is damaged")
 	}
 	return &chunk{leaf: leaf, codec: m.codec, win: window{r: r, at: at, end: at + m.size}, un: un, left: m.values, meta: m}, nil
 }
 
-// load makes sure that an entry is there. skip is how many rows are not wanted: pages that
-// hold no other ones are passed, and counted in passed.
+// load goes on to the next page if the current one has no entry left. It passes pages whose rows
+// are all among the next skip rows, and returns how many rows they have. If these are all skip
+// rows, it ends there, without an entry. After the last page it returns io.EOF.
 func (c *chunk) load(skip int64) (passed int64, err error) {
 	for c.entry == c.entries {
 		if c.un.check != nil {
@@ -161,7 +161,7 @@ func (c *chunk) close() {
 	c.page, c.reps, c.defs, c.dict = nil, nil, nil, nil
 }
 
-// account counts what the page takes.
+// account counts the memory of the current page and of the dictionary.
 func (c *chunk) account() error {
 	now := int64(cap(c.page)+cap(c.win.b)+cap(c.reps)+cap(c.defs)+len(c.vals.data)) + 4*int64(len(c.vals.offsets))
 	if c.dict != nil {
@@ -174,8 +174,8 @@ func (c *chunk) account() error {
 	return nil
 }
 
-// unpack gives the size bytes that b unpacks to. They lie in c.page, or in the window if the
-// codec is none.
+// unpack returns the size bytes that b unpacks to. They lie in c.page, or in the window if the
+// column is not compressed.
 func (c *chunk) unpack(b []byte, size int) ([]byte, error) {
 	if c.codec == uncompressed {
 		return c.un.unpack(c.codec, nil, b, size)
@@ -203,7 +203,7 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 		b, err = c.unpack(b, size)
 	case c.codec == brotliCodec || !fits(c.codec, b, size):
 		b, err = c.un.unpack(c.codec, nil, b, size)
-	default: // the values are handed on: they lie in memory of their own
+	default: // users of the dictionary keep the values, so c.page is no place for them
 		b, err = c.un.unpack(c.codec, take(size), b, size)
 	}
 	if err != nil {
@@ -213,7 +213,7 @@ func (c *chunk) dictionary(h pageHeader, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if alone && c.codec == uncompressed { // b is the window's memory
+	if alone && c.codec == uncompressed { // b lies in the window, which is reused
 		v.data = append(take(len(v.data))[:0], v.data...)
 	}
 	c.dict = share(v)
@@ -307,7 +307,7 @@ func (c *chunk) begin(h pageHeader, reps, defs, b []byte) error {
 	return err
 }
 
-// levels reads those of the next entries, and counts the ones that have a value.
+// levels reads the levels of the next entries, and counts the entries that have a value.
 func (c *chunk) levels() (count int, err error) {
 	n := c.more
 	c.reps, c.defs = c.reps[:0], c.defs[:0]
@@ -328,7 +328,7 @@ func (c *chunk) levels() (count int, err error) {
 	return count, nil
 }
 
-// entriesOf fills out with the entries of the dictionary that come next.
+// entriesOf fills out with the numbers of the next values' entries in the dictionary.
 func entriesOf[T uint16 | uint32](c *chunk, out []T) error {
 	beyond, err := read(&c.in, out, c.dict.Len)
 	if err == nil && beyond {

@@ -8,8 +8,9 @@ import (
 
 var errDelta = errors.New("a page of deltas is damaged")
 
-// deltas reads DELTA_BINARY_PACKED: a header, then blocks of miniblocks. It returns the
-// n numbers and what follows them. n is what the page says; the header must agree.
+// deltas reads DELTA_BINARY_PACKED: a header, then blocks of miniblocks. It returns the n
+// numbers, and the bytes after them. n comes from the page's header; that of the deltas must
+// have the same number.
 func deltas(b []byte, n int) ([]int64, []byte, error) {
 	t := &thrift{b: b}
 	block, minis, total, last := t.uvarint(), t.uvarint(), t.uvarint(), t.int()
@@ -19,13 +20,13 @@ func deltas(b []byte, n int) ([]int64, []byte, error) {
 	case total != uint64(n):
 		return nil, nil, errShortPage
 	}
-	// Blocks of the usual 128 to 2,048 numbers, all deltas the same, take a byte for 26 to 230
-	// of them. Memory is taken for no more, so that it is in proportion to what is read.
+	// If all deltas are the same, blocks of the usual 128 to 2,048 numbers have 26 to 230
+	// numbers for each byte. More are refused, so memory stays in proportion to the page's bytes.
 	if uint64(n) > 1<<20+256*uint64(len(b)) {
 		return nil, nil, fmt.Errorf("a page of %d bytes has %d deltas, which is too many to unpack at once; write the file with smaller pages", len(b), n)
 	}
 	perMini := int(block / minis)
-	// A block of up to 2^20 numbers takes a byte and one for each miniblock at least.
+	// A block takes at least one byte, and one for each miniblock.
 	if n > 1 && uint64(n-1) > (uint64(len(t.b))/(minis+1)+1)*block {
 		return nil, nil, errShortPage
 	}
@@ -123,8 +124,8 @@ func deltaLengths(b []byte, n int) ([]byte, []int32, error) {
 	return rest[:total], offsets, nil
 }
 
-// deltaStrings reads DELTA_BYTE_ARRAY: of each value how much of the one before it begins
-// with, and the rest.
+// deltaStrings reads DELTA_BYTE_ARRAY. Each value is the length of a prefix, which it shares
+// with the value before it, and the bytes after that prefix.
 func deltaStrings(b []byte, n int) ([]byte, []int32, error) {
 	prefixes, rest, err := deltas(b, n)
 	if err != nil {
@@ -141,7 +142,7 @@ func deltaStrings(b []byte, n int) ([]byte, []int32, error) {
 		}
 		size = p + int64(ends[i+1]-ends[i])
 		total += size
-		// A prefix makes much of little: a page may not unpack to more than a page may be.
+		// Prefixes make many bytes of a few. The values may not have more than a page may.
 		if total > maxPage {
 			return nil, nil, errors.New("the values of a page have more bytes than a page may have")
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// numbersInRuns writes numbers in runs of random lengths, of one number or bit-packed. Where a
-// run of one number begins, the next numbers become that one.
+// numbersInRuns writes numbers in runs of random lengths, of one number or bit-packed. In a run of
+// one number, it sets all the numbers to the first one.
 func numbersInRuns(rng *rand.Rand, all []uint32, width uint) (b []byte) {
 	for len(all) > 0 {
 		n := min(1+rng.IntN(60), len(all))
@@ -24,7 +24,7 @@ func numbersInRuns(rng *rand.Rand, all []uint32, width uint) (b []byte) {
 			b = binary.AppendUvarint(b, uint64(n)<<1)
 			b = append(b, binary.LittleEndian.AppendUint32(nil, all[0])[:(width+7)/8]...)
 		} else {
-			if n = min(8*(1+rng.IntN(70)), len(all)); n < 8 { // the last group has 8, too
+			if n = min(8*(1+rng.IntN(70)), len(all)); n < 8 { // the last group is filled up with zeros
 				n = len(all)
 			} else {
 				n = n / 8 * 8
@@ -43,8 +43,8 @@ func numbersInRuns(rng *rand.Rand, all []uint32, width uint) (b []byte) {
 	return b
 }
 
-// The values of a dictionary are those that were written, whether 16 bits hold the numbers of its
-// entries or not, in whatever pieces they are read or passed.
+// The values that are read are those that were written, whether the numbers of a dictionary's
+// entries fit into 16 bits or not, and in whatever pieces rows are read or passed.
 func TestValuesOfADictionaryOfAnySizeAreThoseThatWereWritten(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -107,16 +107,16 @@ func TestValuesOfADictionaryOfAnySizeAreThoseThatWereWritten(t *testing.T) {
 				}
 				c, value := &cols[0], 0
 				if n <= sources.ShortEntries && len(c.Entries) > 0 || n > sources.ShortEntries && len(c.Short) > 0 {
-					t.Fatalf("%d entries: %d numbers of 32 bits, %d of 16", n, len(c.Entries), len(c.Short))
+					t.Fatalf("a dictionary of %d entries: %d numbers of 32 bits, %d of 16; want numbers of 16 bits up to %d entries", n, len(c.Entries), len(c.Short), sources.ShortEntries)
 				}
 				for i, v := range want[at : at+got] {
 					if null := len(c.Valid) > 0 && c.Valid[i] == 0; null != (v == nil) {
-						t.Fatalf("%d entries: row %d is null: %v", n, at+i, null)
+						t.Fatalf("a dictionary of %d entries: row %d is null: %v, want %v", n, at+i, null, v == nil)
 					} else if null {
 						continue
 					}
 					if g := valueOf(c, value); !bytes.Equal(g, v) {
-						t.Fatalf("%d entries: row %d is %x, want %x", n, at+i, g, v)
+						t.Fatalf("a dictionary of %d entries: row %d is %x, want %x", n, at+i, g, v)
 					}
 					value++
 				}
@@ -126,7 +126,7 @@ func TestValuesOfADictionaryOfAnySizeAreThoseThatWereWritten(t *testing.T) {
 	}
 }
 
-// A number that is none of an entry is an error, also if its lowest 16 bits are one.
+// A number that no entry has is an error, even if an entry has the number of its low 16 bits.
 func TestANumberThatIsNoEntryIsAnError(t *testing.T) {
 	for _, n := range []int{1, 100, sources.ShortEntries, sources.ShortEntries + 1} {
 		for _, packed := range []bool{false, true} {
@@ -145,7 +145,7 @@ func TestANumberThatIsNoEntryIsAnError(t *testing.T) {
 				}
 				_, err = rd.Next(8, make([]sources.Column, 1))
 				if bad := number >= uint32(n); bad != (err != nil) || bad && !strings.Contains(err.Error(), "entries of its dictionary") {
-					t.Errorf("number %d of %d entries, packed %v: %v", number, n, packed, err)
+					t.Errorf("number %d, %d entries, packed %v: error %v, want an error: %v", number, n, packed, err, bad)
 				}
 				rd.Close()
 			}
@@ -153,7 +153,7 @@ func TestANumberThatIsNoEntryIsAnError(t *testing.T) {
 	}
 }
 
-// 40 columns of entries have so many rows at once that all of them take about what a batch aims at.
+// A column of entries counts 2 bytes a row, so 40 of them still have many rows in a batch.
 func TestABatchOfEntriesIsSizedByTheirNumbers(t *testing.T) {
 	const rows = 100_000
 	var cols []writtenColumn
@@ -182,7 +182,7 @@ func TestABatchOfEntriesIsSizedByTheirNumbers(t *testing.T) {
 	}
 }
 
-// FuzzRuns reads runs in pieces, as numbers of 16 and of 32 bits, and as a plain loop reads them.
+// FuzzRuns reads runs in pieces, as numbers of 16 and of 32 bits. They are those of a plain loop.
 func FuzzRuns(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for width := range uint(25) {
@@ -202,7 +202,7 @@ func FuzzRuns(f *testing.F) {
 	})
 }
 
-// plainRuns are the numbers of runs, up to most of them. whole: no damage was met before.
+// plainRuns returns the numbers of runs, up to most of them. whole: they come before any damage.
 func plainRuns(b []byte, width uint, most int) (all []uint32, whole bool) {
 	for len(all) < most {
 		head, k := binary.Uvarint(b)
@@ -258,11 +258,11 @@ func samePieces[T number](t *testing.T, b []byte, width uint, n int, seed uint64
 			return
 		}
 		if want := slices.Max(all[:len(got)]) >= uint32(n); beyond != want {
-			t.Fatalf("width %d: beyond %d: %v, want %v of %v", width, n, beyond, want, all[:len(got)])
+			t.Fatalf("width %d: a number is %d or more: %v, want %v; the numbers are %v", width, n, beyond, want, all[:len(got)])
 		} else if !want {
 			for i, v := range got {
 				if uint32(v) != all[i] {
-					t.Fatalf("width %d: %d, want %d", width, v, all[i])
+					t.Fatalf("width %d: number %d, want %d", width, v, all[i])
 				}
 			}
 		}

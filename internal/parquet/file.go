@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// File is what a file's footer says. It holds no handle: reading is given one.
+// File is what a file's footer says. It holds no handle: Read is given one.
 type File struct {
 	Rows   int64
 	Groups []Group
@@ -32,7 +32,7 @@ const (
 // ErrEncrypted: the file needs keys.
 var ErrEncrypted = errors.New("it is encrypted, and encrypted Parquet files are not supported")
 
-// Open reads the footer of a file of that size.
+// Open reads the footer of a file that has size bytes.
 func Open(r io.ReaderAt, size int64) (f *File, err error) {
 	defer recovered(&err)
 	if size < 12 {
@@ -89,8 +89,8 @@ func newFile(m *metadata, size int64) (*File, error) {
 	return f, nil
 }
 
-// recovered makes an error of a panic. Nothing here is meant to panic, whatever the
-// bytes; this is the one place that makes sure.
+// recovered turns a panic into an error. The package should not panic, whatever the bytes of
+// a file are. If it does all the same, the reader gets an error and the process goes on.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("it is damaged: %v", p)
@@ -109,10 +109,10 @@ func readAt(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// fieldError names a field of an error.
+// fieldError puts the name of the column in front of an error.
 func fieldError(path string, err error) error { return fmt.Errorf("column %s: %w", path, err) }
 
-// describe sets what does not change over the rows of a column.
+// describe sets the fields of c that are the same for all rows.
 func (n *node) describe(p Path, c *sources.Column) error {
 	kind, ticks, err := n.kind()
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// kind is what the values of a leaf become.
+// kind returns what the values of a leaf become, and the ticks of a time or a date (Leaf).
 func (n *node) kind() (sources.ValueKind, int64, error) {
 	switch n.logical {
 	case logicalDecimal:
 		if n.scale < 0 || n.scale > 300 || n.typ == fixedBytes && (n.length < 1 || n.length > 64) {
-			return 0, 0, fmt.Errorf("is a decimal of scale %d in %d bytes", n.scale, n.length)
+			return 0, 0, fmt.Errorf("is a decimal of scale %d in %d bytes, which is not supported", n.scale, n.length)
 		}
 		switch n.typ {
 		case int32Type, int64Type, byteArray, fixedBytes:
@@ -56,13 +56,13 @@ func (n *node) kind() (sources.ValueKind, int64, error) {
 		return sources.Float64Values, 0, nil
 	case fixedBytes:
 		if n.length < 1 || n.length > 1<<20 {
-			return 0, 0, fmt.Errorf("has values of %d bytes", n.length)
+			return 0, 0, fmt.Errorf("has values of %d bytes; they may have 1 to %d", n.length, 1<<20)
 		}
 	}
 	return sources.BytesValues, 0, nil
 }
 
-// width is the bytes of a value as it lies in a page; 0: any number.
+// width is how many bytes a value takes in a page; 0: it is a bool, or the length varies.
 func (n *node) width() int {
 	switch n.typ {
 	case int32Type, floatType:
@@ -83,10 +83,10 @@ type values struct {
 	n       int
 	data    []byte
 	offsets []int32
-	own     bool // they lie in no page
+	own     bool // data and offsets have memory of their own, and do not lie in a page
 }
 
-// leave leaves the memory of values that lie in no page.
+// leave leaves the values' own memory to others.
 func (v *values) leave() {
 	if v.own {
 		leave(v.data)
@@ -144,7 +144,7 @@ func (n *node) decimals(v *values) error {
 		case byteArray:
 			f = decimal(twos(v.data[v.offsets[i]:v.offsets[i+1]]), n.scale)
 		default:
-			return fmt.Errorf("is a decimal of type %d", n.typ)
+			return fmt.Errorf("is a decimal of the physical type %d, which is not supported", n.typ)
 		}
 		binary.LittleEndian.PutUint64(out[8*i:], math.Float64bits(f))
 	}

@@ -12,7 +12,7 @@ type Leaf struct {
 	Path  string // as a JSON Pointer, with a star for the elements of a list
 	List  bool
 	Kind  sources.ValueKind
-	Ticks int64 // in a second, of a time; sources.PerDay of a date; else 0
+	Ticks int64 // of a time: ticks per second; of a date: sources.PerDay; else 0
 }
 
 // Leaves are the fields of the file in their order. A field whose values are not

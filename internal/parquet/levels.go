@@ -13,15 +13,15 @@ var errLevels = errors.New("its run lengths are damaged")
 type hybrid struct {
 	b     []byte
 	width uint
-	run   uint64 // left of the current run
+	run   uint64 // numbers that are left in the current run
 	value uint32 // of a run of one value
-	pack  bool   // the run is bit-packed: bit is the next one of b
-	bit   uint
+	pack  bool   // the run is bit-packed
+	bit   uint   // of a bit-packed run: the next bit of b to read
 }
 
 func newHybrid(b []byte, width uint) hybrid { return hybrid{b: b, width: width} }
 
-// endPack passes what was read of a bit-packed run.
+// endPack moves b past the bits of a bit-packed run that were read.
 func (h *hybrid) endPack() {
 	if h.pack {
 		h.b, h.pack, h.bit = h.b[min(len(h.b), int((h.bit+7)/8)):], false, 0
@@ -59,13 +59,13 @@ func (h *hybrid) next() error {
 	return nil
 }
 
-// number is what numbers are read into: uint16 for entries of a dictionary that has at most
-// sources.ShortEntries.
+// number is the type that numbers are read into: uint16 for entries of a dictionary that has
+// at most sources.ShortEntries of them, else uint32.
 type number interface{ uint16 | uint32 }
 
-// read fills out, and reports whether one of the numbers is n or more. What is read must be
-// there: memory was taken for out by the caller, who has checked its length. n is at most 2^31,
-// or 2^16 if out is of uint16. If a number is n or more, out may have another one instead.
+// read fills out, and reports whether one of the numbers is n or more. It returns an error if
+// fewer numbers are left: the caller has checked the length before it took memory for out.
+// n is at most 2^31, or 2^16 if T is uint16. If beyond is true, numbers in out may be wrong.
 func read[T number](h *hybrid, out []T, n int) (beyond bool, err error) {
 	beyond = n == 0 && len(out) > 0
 	most := uint32(max(n, 1) - 1)
@@ -94,13 +94,14 @@ func read[T number](h *hybrid, out []T, n int) (beyond bool, err error) {
 	return beyond, nil
 }
 
-// allFull says whether n levels are one run of the highest level, as of a column without nulls.
+// allFull reports whether the first n levels are one run, and all of them are most. A column
+// without nulls has such levels.
 func allFull(b []byte, n, most int) bool {
 	h := newHybrid(b, uint(bits.Len(uint(most))))
 	return n > 0 && h.next() == nil && !h.pack && h.value == uint32(most) && h.run >= uint64(n)
 }
 
-// bytesOfBits are eight levels of one bit, one in each byte.
+// bytesOfBits[b] has the eight bits of b in eight bytes, the lowest bit first.
 var bytesOfBits = func() (t [256]uint64) {
 	for b := range t {
 		for i := range 8 {
@@ -110,10 +111,14 @@ var bytesOfBits = func() (t [256]uint64) {
 	return t
 }()
 
-// flags reads levels of one bit, whole runs at a time, as long as runs are short and more than 64
-// levels are wanted. Where nulls are rare, most runs are short, and no two of one length: what
-// depends on the length would be guessed wrong by the processor each time. So it writes more
-// levels than a run has, which the next run writes over.
+// flags reads levels of one bit, whole runs at a time. It ends at a long run, or when fewer than
+// 64 levels are still wanted. It returns how many levels it has read, and how many of them are 1.
+//
+// Where nulls are rare, most runs are short and their lengths vary. The processor would guess
+// each branch that depends on a length wrong. So flags writes at least 40 levels of a run of one
+// value, and 32 of a bit-packed run, even if the run is shorter. The next run overwrites the
+// surplus.
+// Example: after a run of 5 levels, 40 are written, and the next run begins at the sixth.
 func (h *hybrid) flags(out []byte) (read, full int) {
 	b := h.b
 	for len(b) >= 5 && b[0] < 0x80 && len(out)-read >= 64 {
@@ -161,7 +166,7 @@ func (h *hybrid) ones(out []byte) (read, full int) {
 	return 8 * n, full
 }
 
-// countLevels counts those of n levels that are most. It keeps none of them.
+// countLevels counts how many of n levels are equal to most. It keeps none of them.
 func countLevels(b []byte, n, most int) (full int, err error) {
 	h := newHybrid(b, uint(bits.Len(uint(most))))
 	var room [4096]byte
@@ -176,7 +181,7 @@ func countLevels(b []byte, n, most int) (full int, err error) {
 	return full, nil
 }
 
-// levels fills out with levels of at most most, and counts those that are most.
+// levels fills out, and counts the levels that are equal to most. A higher one is an error.
 func (h *hybrid) levels(out []byte, most int) (full int, err error) {
 	var room [1024]uint32
 	for len(out) > 0 {
@@ -210,7 +215,7 @@ func (h *hybrid) levels(out []byte, most int) (full int, err error) {
 			full += more
 		} else {
 			n = min(n, len(room))
-			if _, err := unpack(h, room[:n], 0); err != nil { // the loop sees what is too large
+			if _, err := unpack(h, room[:n], 0); err != nil { // the loop finds levels that are too high
 				return 0, err
 			}
 			for i, v := range room[:n] {

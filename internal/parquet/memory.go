@@ -8,9 +8,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A Reader reads one row group, and its columns need some MiB for what was read ahead and for
-// pages. New memory costs the kernel more than reading takes here: it clears every page of it.
-// So a Reader that ends leaves its buffers to the next ones.
+// A Reader reads one row group. Its columns need some MiB, for bytes read ahead and for pages.
+// The kernel clears new memory before it gives it out, and that takes longer than reading into
+// it. So a Reader that ends leaves its buffers to the next ones.
 
 // Buffers have 2^n bytes, from 2^leastSpare to 2^mostSpare. Larger ones are not kept.
 const (
@@ -18,11 +18,11 @@ const (
 	mostSpare  = 22
 )
 
-// spares are the buffers that nobody uses, as pointers to their first byte, by n. The garbage
-// collector takes those that nobody wants for a while.
+// spares[n] has the unused buffers of 2^n bytes, as pointers to their first byte. The garbage
+// collector frees buffers that stay unused.
 var spares [mostSpare + 1]sync.Pool
 
-// take gives n bytes, whatever they hold.
+// take returns n bytes. They are not cleared.
 func take(n int) []byte {
 	k := max(bits.Len(uint(max(n, 1)-1)), leastSpare)
 	if k > mostSpare {
@@ -34,7 +34,7 @@ func take(n int) []byte {
 	return make([]byte, n, 1<<k)
 }
 
-// leave gives memory of take back. Nothing may refer to it.
+// leave gives back memory that take returned. The caller must not use it any more.
 func leave(b []byte) {
 	k := bits.Len(uint(cap(b))) - 1
 	if k >= leastSpare && k <= mostSpare && cap(b) == 1<<k {
@@ -42,7 +42,8 @@ func leave(b []byte) {
 	}
 }
 
-// room gives n bytes, in the memory of b if there is enough. b is no longer used.
+// room returns n bytes, in the memory of b if it is large enough. The caller must not use b
+// any more.
 func room(b []byte, n int) []byte {
 	if cap(b) >= n {
 		return b[:n]
@@ -61,7 +62,7 @@ func leaveOffsets(o []int32) {
 	leave(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(o))), 4*cap(o)))
 }
 
-// share makes a dictionary whose memory is left to others when nobody uses it.
+// share makes a dictionary of v. When its last user releases it, its memory is left to others.
 func share(v values) *sources.Dictionary {
 	d := &sources.Dictionary{Len: v.n, Values: v.data, Offsets: v.offsets}
 	d.Share(func(d *sources.Dictionary) {

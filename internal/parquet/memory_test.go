@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// What a reader leaves to the next ones is nobody's any more: neither of rows that it gave, nor
-// of a reader that still reads, also after files that were damaged.
+// Memory that a reader leaves to the next ones is not used any more: neither by the rows that it
+// gave, nor by a reader that still reads. This holds after damaged files, too.
 func TestNoTwoReadersUseTheSameMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	type kept struct {
@@ -49,7 +49,7 @@ func TestNoTwoReadersUseTheSameMemory(t *testing.T) {
 			}
 			readers = append(readers, &open{name, rd, whole[name], 0})
 		}
-		for len(readers) > 0 { // in turns
+		for len(readers) > 0 { // each batch is that of a random reader
 			i := rng.IntN(len(readers))
 			o := readers[i]
 			cols := make([]sources.Column, len(everyPath))
@@ -85,20 +85,20 @@ func TestADictionaryIsLeftToOthersOnceNobodyHasIt(t *testing.T) {
 	d.Release()
 	a.Reset()
 	if freed != 0 || b.Dict != d || a.Dict != nil {
-		t.Fatalf("freed %d times, and a column has it", freed)
+		t.Fatalf("freed %d times while a column has the dictionary, want 0", freed)
 	}
 	b.Use(&sources.Dictionary{})
 	if freed != 1 {
-		t.Fatalf("freed %d times", freed)
+		t.Fatalf("freed %d times when the last column gave the dictionary up, want 1", freed)
 	}
 	a.Dict = d // not by Use: it does not count
 	a.Reset()
 	if freed != 1 {
-		t.Fatalf("freed %d times", freed)
+		t.Fatalf("freed %d times, want 1: a column that got the dictionary without Use must not free it", freed)
 	}
 }
 
-// New memory costs the kernel more than what is read into it.
+// The kernel clears new memory, and that takes longer than reading into it.
 func TestABatchIsReadToWhereTheLastOneWas(t *testing.T) {
 	const rows = 300
 	page := writtenPage{entries: rows, encoding: rleDictionary, defs: append(run(rows/2, 1), run(rows/2, 0)...), values: append([]byte{8}, run(rows/2, 0)...)}
@@ -119,7 +119,7 @@ func TestABatchIsReadToWhereTheLastOneWas(t *testing.T) {
 				entries, valid = unsafe.SliceData(cols[0].Short), unsafe.SliceData(cols[0].Valid)
 			}
 			if unsafe.SliceData(cols[0].Short) != entries || unsafe.SliceData(cols[0].Valid) != valid {
-				t.Errorf("row group %d, batch %d: it lies in other memory", group, batch)
+				t.Errorf("row group %d, batch %d: the column does not lie in the memory of the first batch", group, batch)
 			}
 		}
 		rd.Close()
@@ -144,16 +144,17 @@ func TestAPageThatFailsIsLeftToOthersOnce(t *testing.T) {
 		c := &chunk{codec: codec, un: &unpacker{}, page: take(1 << leastSpare)}
 		was := unsafe.SliceData(c.page)
 		if _, err := c.unpack(bytes.Repeat([]byte{0xA0}, 200), 5<<leastSpare); err == nil {
-			t.Fatalf("codec %d unpacks anything", codec)
+			t.Fatalf("codec %d unpacks bytes that it never made", codec)
 		}
 		c.close()
 		if a, b := take(1<<leastSpare), take(1<<leastSpare); unsafe.SliceData(a) == was && unsafe.SliceData(b) == was {
-			t.Errorf("codec %d: two have the same page", codec)
+			t.Errorf("codec %d: the page was left twice, and two users of take got it", codec)
 		}
 	}
 }
 
-// Values of a page of version 2 that is not packed are read where the page lies in the file.
+// The values of a page of version 2 that is not compressed are read from the bytes of the file. These
+// bytes must stay in the column's window until the page ends, while other columns are read.
 func TestALargePageIsReadToItsEndBesideOthers(t *testing.T) {
 	const rows = readAhead / 4
 	var cols []writtenColumn

@@ -1,6 +1,6 @@
 package parquet
 
-// What of a file's metadata is used. Numbers are those of parquet.thrift.
+// The parts of a file's metadata that are used. Field numbers are those of parquet.thrift.
 
 type physical int32
 
@@ -49,12 +49,12 @@ type rowGroup struct {
 }
 
 type columnChunk struct {
-	elsewhere  bool // in another file
+	elsewhere  bool // its data is in another file
 	encrypted  bool
 	codec      int32
 	values     int64
 	size       int64 // compressed, headers included
-	unpacked   int64 // the same, not compressed
+	unpacked   int64 // the same, uncompressed
 	dataAt     int64
 	dictionary int64
 	indexAt    int64 // of its offset index; 0: it has none
@@ -200,7 +200,7 @@ func (e *element) unsigned(width int64, signed bool) {
 	}
 }
 
-// convert takes over the older ConvertedType, where no LogicalType says it.
+// convert uses the older ConvertedType if the element has no LogicalType.
 func (e *element) convert() {
 	if e.logical != noLogical {
 		return
@@ -318,7 +318,8 @@ type pageHeader struct {
 	hasData  bool
 }
 
-// parsePageHeader reads the header that b begins with; more says that b is too short.
+// parsePageHeader reads the header that b begins with. more reports that b is too short, or
+// that the header is damaged.
 func parsePageHeader(b []byte) (h pageHeader, more bool) {
 	t := &thrift{b: b}
 	t.fields(func(id int16, typ byte) {

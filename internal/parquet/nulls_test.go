@@ -47,7 +47,7 @@ func TestABatchMaySpanPagesWithNullsAndWithout(t *testing.T) {
 				for k, null := range []bool{false, row+i >= 100 && row+i < 200 && (row+i)%3 == 0, row+i >= 100 && row+i < 200 && (row+i)%7 == 0} {
 					c := &cols[k]
 					if there := len(c.Valid) == 0 || c.Valid[i] == 1; there == null {
-						t.Fatalf("row %d of %s: there %v", row+i, c.Path, there)
+						t.Fatalf("row %d of %s has a value: %v, want %v", row+i, c.Path, there, !null)
 					} else if !there {
 						continue
 					}
@@ -71,7 +71,7 @@ func TestABatchMaySpanPagesWithNullsAndWithout(t *testing.T) {
 			}
 			for k, c := range cols {
 				if len(c.Valid) > 0 && sources.CountValid(c.Valid) != value[k] {
-					t.Fatalf("%s: %d are there, counted %d", c.Path, value[k], sources.CountValid(c.Valid))
+					t.Fatalf("%s: CountValid counts %d values, want %d", c.Path, sources.CountValid(c.Valid), value[k])
 				}
 			}
 		}
@@ -85,7 +85,8 @@ func TestPackedNumbersOfAnyWidthAreReadInAnyPieces(t *testing.T) {
 	t.Run("16 bits", func(t *testing.T) { packedNumbers[uint16](t, 1<<16) })
 }
 
-// packedNumbers reads numbers. All of them should be less than limit.
+// packedNumbers packs random numbers of each width and reads them as T. limit is the largest n that
+// read takes for T. A few numbers are limit or more.
 func packedNumbers[T number](t *testing.T, limit int) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -110,10 +111,10 @@ func packedNumbers[T number](t *testing.T, limit int) {
 			most := int(slices.Max(want[at : at+len(got)]))
 			too := h
 			if beyond, err := read(&too, got, min(most, limit)); err != nil || !beyond {
-				t.Fatalf("width %d at %d: %d of %d is not beyond (%v)", width, at, most, most, err)
+				t.Fatalf("width %d at %d: the largest number is %d, and read does not report that one is %d or more (%v)", width, at, most, min(most, limit), err)
 			}
 			if beyond, err := read(&h, got, min(most+1, limit)); err != nil || beyond != (most >= limit) {
-				t.Fatalf("width %d at %d: beyond %v, and the largest is %d (%v)", width, at, beyond, most, err)
+				t.Fatalf("width %d at %d: a number is %d or more: %v, and the largest is %d (%v)", width, at, min(most+1, limit), beyond, most, err)
 			}
 			for i, v := range got {
 				if most < limit && uint32(v) != want[at+i] {
@@ -123,7 +124,7 @@ func packedNumbers[T number](t *testing.T, limit int) {
 			at += len(got)
 		}
 		if _, err := read(&h, make([]T, 1), limit); err == nil {
-			t.Fatalf("width %d: a number after the last one", width)
+			t.Fatalf("width %d: read gives a number after the last one", width)
 		}
 	}
 }
@@ -166,13 +167,13 @@ func TestLevelsOfOneBitAreThoseOfTheirRuns(t *testing.T) {
 			at += len(piece)
 		}
 		if _, err := h.levels(make([]byte, 1), 1); err == nil {
-			t.Fatal("a level after the last one")
+			t.Fatal("levels gives a level after the last one")
 		}
 	}
 	for _, damaged := range [][]byte{append(run(8, 2), run(8, 0)...), {3, 0}, run(8, 1)[:1], {0x80, 0x80, 0x80}} {
 		h := newHybrid(append(run(5, 1), damaged...), 1)
 		if _, err := h.levels(make([]byte, 1000), 1); err == nil {
-			t.Errorf("%v has levels", damaged)
+			t.Errorf("the damaged run %v gives levels, want an error", damaged)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package parquet
 
 import "encoding/binary"
 
-// unpack reads numbers of a bit-packed run, and reports whether one of them is more than most.
+// unpack reads numbers of a bit-packed run, and reports whether one of them is larger than most.
 func unpack[T number](h *hybrid, out []T, most uint32) (beyond bool, err error) {
 	if h.width == 0 {
 		clear(out)
@@ -50,13 +50,17 @@ func unpack[T number](h *hybrid, out []T, most uint32) (beyond bool, err error) 
 	return beyond || over>>63 != 0, nil
 }
 
-// eights read groups of eight numbers of so many bits each, which take as many whole bytes, as
-// long as out has room for one. They return how many numbers that were. Two neighbours are moved
-// apart in one word, to where they lie in out. Both are taken from the two largest ones allowed:
-// bit 63 or 31 of the differences is set if one was larger.
+// eights reads groups of eight numbers of w bits, which take w bytes, as long as out has room for
+// a group. It returns how many numbers it has read.
+//
+// It moves two neighbours apart in one word, to where they lie in out. Example with w = 3: bits
+// [0, 3) stay, and bits [3, 6) move to [32, 35). Then it subtracts the word from one that has the
+// largest number allowed in both halves. Bit 31 or 63 of the difference is set if a number is
+// larger.
 //
 // Each width has a function of its own, so that the compiler knows by how many bits it shifts.
-// They are called by name: what a table of functions is given would be allocated on the heap.
+// The functions are called by name: if they were called through a table, their arguments would
+// be allocated on the heap.
 func eights(w uint, out []uint32, b []byte, largest uint32) (n int, beyond bool) {
 	over, most := uint64(0), uint64(largest)*(1<<32+1)
 	switch w {
@@ -120,7 +124,8 @@ func eights(w uint, out []uint32, b []byte, largest uint32) (n int, beyond bool)
 	return n, over&(1<<63|1<<31) != 0
 }
 
-// narrowEights is for numbers of up to 16 bits: a word of 8 bytes holds four. G is a group.
+// narrowEights is for numbers of up to 16 bits: a word of 8 bytes holds four. G has the size of a
+// group.
 func narrowEights[G [1]byte | [2]byte | [3]byte | [4]byte | [5]byte | [6]byte | [7]byte | [8]byte |
 	[9]byte | [10]byte | [11]byte | [12]byte | [13]byte | [14]byte | [15]byte | [16]byte](out []uint32, b []byte, most uint64) (n int, over uint64) {
 	w := len(*new(G))
@@ -149,7 +154,7 @@ func narrowEights[G [1]byte | [2]byte | [3]byte | [4]byte | [5]byte | [6]byte | 
 	return n, over
 }
 
-// wideEights is for numbers of 17 to 28 bits: a word of 8 bytes holds two, wherever in its
+// wideEights is for numbers of 17 to 28 bits: a word of 8 bytes holds two, at whatever bit of its
 // first byte they begin.
 func wideEights[G [17]byte | [18]byte | [19]byte | [20]byte | [21]byte | [22]byte | [23]byte | [24]byte |
 	[25]byte | [26]byte | [27]byte | [28]byte](out []uint32, b []byte, most uint64) (n int, over uint64) {
@@ -180,8 +185,8 @@ func wideEights[G [17]byte | [18]byte | [19]byte | [20]byte | [21]byte | [22]byt
 	return n, over
 }
 
-// shortEights are eights for numbers of up to 16 bits that become uint16: four are moved apart in
-// one word.
+// shortEights is like eights, for numbers of up to 16 bits that become uint16: it moves four
+// neighbours apart in one word.
 func shortEights(w uint, out []uint16, b []byte, largest uint32) (n int, beyond bool) {
 	if w == 16 {
 		return wholeShorts(out, b, largest)
@@ -222,7 +227,8 @@ func shortEights(w uint, out []uint16, b []byte, largest uint32) (n int, beyond 
 	return n, over&(1<<63|1<<47|1<<31|1<<15) != 0
 }
 
-// apartEights is for numbers of up to 15 bits. G is a group.
+// apartEights is for numbers of up to 15 bits, which leave bit 15 of the differences free. G has
+// the size of a group.
 func apartEights[G [1]byte | [2]byte | [3]byte | [4]byte | [5]byte | [6]byte | [7]byte | [8]byte |
 	[9]byte | [10]byte | [11]byte | [12]byte | [13]byte | [14]byte | [15]byte](out []uint16, b []byte, most uint64) (n int, over uint64) {
 	w := len(*new(G))
@@ -245,7 +251,8 @@ func apartEights[G [1]byte | [2]byte | [3]byte | [4]byte | [5]byte | [6]byte | [
 	return n, over
 }
 
-// wholeShorts is for numbers of 16 bits.
+// wholeShorts is for numbers of 16 bits. It compares every second number of a word, so that each
+// difference has 32 bits.
 func wholeShorts(out []uint16, b []byte, largest uint32) (n int, beyond bool) {
 	const odd = 0xffff<<32 | 0xffff
 	over, most := uint64(0), uint64(largest)*(1<<32+1)

@@ -46,9 +46,9 @@ var errUnpacked = errors.New("a page unpacks to another size than it says")
 
 // unpacker unpacks pages. It keeps its decoders. The columns of a Reader share one.
 type unpacker struct {
-	check  func() error // asked before each page; nil: never
+	check  func() error // called before each page; nil: never
 	taken  int64        // bytes that the columns' pages and dictionaries take
-	most   int64        // of taken and packed
+	most   int64        // bytes that these and packed may take
 	packed []byte       // a large page, while it is unpacked
 	zstd   *zstd.Decoder
 	gzip   *gzip.Reader
@@ -64,7 +64,8 @@ func (u *unpacker) close() {
 	u.packed = nil
 }
 
-// fits reports whether the codec can make so much of src, as far as that is known.
+// fits reports whether src may unpack to size bytes. Of BROTLI it is not known, and fits returns
+// true.
 func fits(codec int32, src []byte, size int) bool {
 	switch codec {
 	case uncompressed, brotliCodec:
@@ -75,8 +76,8 @@ func fits(codec int32, src []byte, size int) bool {
 	return size <= 1<<20 || size/1100 <= len(src)
 }
 
-// unpack gives the size bytes that src unpacks to, in dst's memory if there is enough.
-// Memory is taken only if the codec can make so much of so little.
+// unpack returns the size bytes that src unpacks to, in dst's memory if it is large enough. It
+// takes memory only if src may have so many bytes (fits).
 func (u *unpacker) unpack(codec int32, dst, src []byte, size int) ([]byte, error) {
 	if !fits(codec, src, size) {
 		return nil, errUnpacked
@@ -146,7 +147,8 @@ func (u *unpacker) gunzip(out, src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// unbrotli takes memory as the text comes: a few bytes of BROTLI may unpack to very many.
+// unbrotli takes memory piece by piece as it unpacks, because a few bytes of BROTLI may unpack
+// to very many.
 func (u *unpacker) unbrotli(out, src []byte, size int) ([]byte, error) {
 	in := bytes.NewReader(src)
 	if u.brotli == nil {
@@ -175,19 +177,20 @@ func (u *unpacker) unbrotli(out, src []byte, size int) ([]byte, error) {
 	}
 }
 
-// window reads a column chunk, ahead of what is asked for.
+// window reads the bytes of a column chunk, and some ahead.
 type window struct {
-	r       io.ReaderAt
-	at, end int64 // of the chunk: what is asked for next, and its end
-	from    int64 // of b
-	b       []byte
+	r    io.ReaderAt
+	at   int64 // place in the file of the next byte that is wanted
+	end  int64 // of the chunk
+	from int64 // place in the file of b
+	b    []byte
 }
 
-// readAhead is how much is read to see a page's header. The rest of a larger page is read where
-// the page is wanted.
+// readAhead is how many bytes are read for a page's header. The rest of a larger page is read
+// only if the page is wanted.
 const readAhead = 64 << 10
 
-// had is what the window has from at on.
+// had returns the bytes from at on that the window has.
 func (w *window) had() []byte {
 	if w.at < w.from || w.at > w.from+int64(len(w.b)) {
 		return nil
@@ -195,7 +198,7 @@ func (w *window) had() []byte {
 	return w.b[w.at-w.from:]
 }
 
-// peek gives up to n bytes from at on; fewer only at the chunk's end.
+// peek returns n bytes from at on, or fewer at the chunk's end.
 func (w *window) peek(n int) ([]byte, error) {
 	n = int(min(int64(n), w.end-w.at))
 	had := w.had()
@@ -252,9 +255,10 @@ func (w *window) header() (pageHeader, error) {
 	}
 }
 
-// body gives the page's bytes as they lie in the file, and passes them. What a page has that is
-// not packed is read there as long as the page lasts; all of another one is unpacked at once, so
-// a large one lies in memory that all columns share.
+// body returns the page's bytes as the file has them, and passes them. The values of a page that is
+// not compressed are read from these bytes until the next page, so they lie in the column's
+// window. A compressed page of version 1 is unpacked at once. If it is large, its bytes lie in
+// memory that all columns share.
 func (c *chunk) body(h pageHeader) ([]byte, error) {
 	w, n := &c.win, int(h.packed)
 	var b []byte

@@ -7,8 +7,9 @@ import (
 )
 
 // An offset index says where each data page of a column begins, and with which row of the
-// group. With it a reader that begins in the middle of a group reads no header of the pages
-// before, and unpacks none of them, also where a list's rows are known by their pages alone.
+// group. With it, a reader that begins in the middle of a group neither reads the headers of the
+// pages before nor unpacks them. This also holds for lists, where most headers do not say how
+// many rows a page has.
 
 // maxIndex bounds the bytes of one column's index: some 100,000 pages.
 const maxIndex = 4 << 20
@@ -17,7 +18,7 @@ type pageAt struct{ at, row int64 }
 
 var errIndex = errors.New("its page index does not fit its pages")
 
-// pages reads the offset index of a column; nil: it has none.
+// pages reads the offset index of a column; nil: it has none that can be used.
 func (f *File) pages(r io.ReaderAt, m *columnChunk, rows int64) ([]pageAt, error) {
 	if m.indexAt <= 0 || m.indexSize <= 0 || m.indexSize > maxIndex || m.indexAt > f.size-m.indexSize {
 		return nil, nil

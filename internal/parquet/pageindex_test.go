@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// With an offset index, nothing of the pages before the first wanted row is looked at: here
-// they hold no pages any more.
+// With an offset index, the pages before the first wanted row are not read. Here zeros have
+// replaced them.
 func TestAPageIndexSparesThePagesBeforeARow(t *testing.T) {
 	good, err := os.ReadFile("testdata/indexed.parquet")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestAPageIndexSparesThePagesBeforeARow(t *testing.T) {
 			t.Errorf("no page lies before row %d", from)
 		}
 		if _, err := readRows(b, f, 0, 0, rows, all); err == nil && from > 1 {
-			t.Error("pages without a header are read")
+			t.Error("pages of zeros are read without an error")
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestAPageIndexThatDoesNotFitIsAnError(t *testing.T) {
 		m := &f.meta.groups[0].columns[i%len(f.leaves)]
 		b[m.indexAt+int64(i)%m.indexSize] ^= byte(1 + i)
 		if got, err := readRows(b, f, 0, f.Groups[0].Rows-5, f.Groups[0].Rows, func() int { return 9 }); err == nil && len(got) != 5 {
-			t.Errorf("%d rows", len(got))
+			t.Errorf("%d rows without an error, want 5 or an error", len(got))
 		}
 	}
 }

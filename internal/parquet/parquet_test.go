@@ -155,7 +155,7 @@ func readDamaged(b []byte) error {
 	}
 	rows := int64(0)
 	for g := range f.Groups {
-		// A damaged footer may claim any number of rows; each batch must be met by bytes.
+		// A damaged footer may claim any number of rows, so this reads at most 5,000 of a group.
 		n := min(f.Groups[g].Rows, 5000)
 		got, err := readRows(b, f, g, 0, n, func() int { return 100 })
 		if rows += int64(len(got)); err != nil {
@@ -205,7 +205,7 @@ func TestDamagedFilesGiveRowsOrErrors(t *testing.T) {
 		}
 	}
 	if failed == 0 || crc == 0 {
-		t.Errorf("%d errors, %d of them by CRC", failed, crc)
+		t.Errorf("%d errors, %d of them by CRC; want some of both", failed, crc)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestWhatIsNotSupportedIsSaid(t *testing.T) {
 		"/deep/*/b": "is no list",
 	} {
 		if _, err := f.Read(bytes.NewReader(b), 0, paths(path)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
 	for _, path := range []string{"/tags/*/x", "/deep/a/b/c"} {
@@ -236,11 +236,11 @@ func TestWhatIsNotSupportedIsSaid(t *testing.T) {
 	}
 	encryptedFile := append(bytes.Clone(b[:len(b)-4]), "PARE"...)
 	if _, err := Open(bytes.NewReader(encryptedFile), int64(len(b))); !errors.Is(err, ErrEncrypted) {
-		t.Error(err)
+		t.Errorf("a file that ends with PARE: %v, want %v", err, ErrEncrypted)
 	}
 	for codec, want := range map[int32]string{3: "LZO", 5: "LZ4 (the old form)", 99: "99"} {
 		if err := checkCodec(codec); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("codec %d: %v", codec, err)
+			t.Errorf("codec %d: %v, want an error that names %s", codec, err, want)
 		}
 	}
 	failing := io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)-10))
@@ -254,7 +254,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(b)
 	}
 	for name, b := range hostile() {
-		if !strings.Contains(name, "nulls") && !strings.Contains(name, "list") { // to walk over those takes seconds
+		if !strings.Contains(name, "nulls") && !strings.Contains(name, "list") { // reading those to the end takes seconds
 			f.Add(b)
 		}
 	}

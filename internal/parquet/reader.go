@@ -18,10 +18,11 @@ type Reader struct {
 	cols  []*chunk
 	un    unpacker
 	in    *handle
-	limit int64   // of the bytes of a row; 0: none
+	limit int64   // bytes that a row may take; 0: any number
 	sizes []int64 // scratch
 	err   error
-	// pace is about how many rows a batch has, where batches have fewer than Batch says.
+	// pace is how many rows the last batch had, if it had fewer than were asked for. Each batch
+	// that has as many as were asked for doubles it. 0: no batch had fewer.
 	pace int64
 }
 
@@ -52,15 +53,16 @@ func (f *File) Read(r io.ReaderAt, group int, paths []Path) (rd *Reader, err err
 	return rd, nil
 }
 
-// Row is the next row, from the start of the group; Left is how many follow.
+// Row is the number of the next row in the group, from 0. Left is how many rows are left, the
+// next one included.
 func (r *Reader) Row() int64  { return r.row }
 func (r *Reader) Left() int64 { return r.rows - r.row }
 
-// Use makes another handle of the same file the one that is read.
+// Use goes on with another handle of the same file.
 func (r *Reader) Use(in io.ReaderAt) { r.in.ReaderAt = in }
 
-// Bound sets how many bytes a row may take, and a function that is asked before each page:
-// its error ends the reading.
+// Bound sets how many bytes a row may take, and a function that is called before each page. If
+// the function returns an error, reading ends with it.
 func (r *Reader) Bound(row int64, check func() error) { r.limit, r.un.check = row, check }
 
 // Close ends the reading. The rows that Next has given stay as they are.
@@ -77,25 +79,25 @@ func (r *Reader) Close() {
 	}
 }
 
-// Failed: an error was met; the Reader is of no more use.
+// Failed reports whether reading has ended, by an error or by Close.
 func (r *Reader) Failed() bool { return r.err != nil }
 
-// What a batch takes. Batch aims at batchBytes. If the rows are larger than the file's metadata
-// lets one think, Next gives fewer of them: it ends a batch where one of its lists or texts
-// takes its part of mostBytes, but 1 MiB at least.
+// How large a batch is. Batch aims at batchBytes. If rows are larger than the file's metadata
+// suggests, Next returns fewer of them: it ends a batch where a column of lists or of texts has
+// taken its share of mostBytes. A share is at least 1 MiB.
 const (
 	batchBytes = 8 << 20
 	mostBytes  = 16 << 20
 )
 
-// pageBytes is what the current pages and the dictionaries of all columns may take, and
-// columnBytes more for each column.
+// The current pages and the dictionaries of all columns may take pageBytes, and columnBytes more
+// for each column.
 const (
 	pageBytes   = 1 << 30
 	columnBytes = 8 << 20
 )
 
-// Batch is how many rows to read at once, at most most. Next may give fewer.
+// Batch returns how many rows to read at once, at most most. Next may return fewer.
 func (r *Reader) Batch(most int) int {
 	size := int64(8)
 	for _, c := range r.cols {
@@ -110,14 +112,14 @@ func (r *Reader) Batch(most int) int {
 	return int(max(1, n))
 }
 
-// rowBytes is about what a row of the column takes in a batch, as the metadata has it.
+// rowBytes estimates, by the metadata, how many bytes a row of the column takes in a batch.
 func (c *chunk) rowBytes(rows int64) int64 {
 	const most = 1 << 40
 	width := int64(c.leaf.width())
 	bytes := min(max(c.meta.unpacked, c.meta.size), most) / rows
 	if c.leaf.rep == 0 {
 		switch {
-		case c.meta.dictionary > 0 && bytes < 3: // nearly all are entries, and 16 bits hold most of them
+		case c.meta.dictionary > 0 && bytes < 3: // nearly all values are entries, mostly of 16 bits
 			return 2
 		case width == 0:
 			return max(bytes, (c.win.end-c.win.at)*4/rows)
@@ -127,7 +129,7 @@ func (c *chunk) rowBytes(rows int64) int64 {
 	return max(min(c.meta.values, most)/rows*(max(width, 4)+1), bytes)
 }
 
-// Skip passes n rows. Pages without another row are not unpacked.
+// Skip passes n rows. It does not unpack a page if the file says that it has only such rows.
 func (r *Reader) Skip(n int64) (err error) {
 	if r.err != nil {
 		return r.err
@@ -154,9 +156,10 @@ func (r *Reader) Skip(n int64) (err error) {
 	return nil
 }
 
-// Next fills cols, one for each path, with the next rows: at least one, and at most n, which
-// is at most Left. It returns how many. A *RowTooLarge comes after the rows before it. After
-// an error the columns stand at different rows, so Next and Skip return the error again.
+// Next fills cols, one for each path, with the next rows, and returns how many: at least one,
+// and at most n. n is at most Left. If a row is too large, Next returns the rows before it first,
+// and then a *RowTooLarge. After an error the columns stand at different rows, so Next and Skip
+// return the error again.
 func (r *Reader) Next(n int, cols []sources.Column) (rows int, err error) {
 	if r.err != nil {
 		return 0, r.err
@@ -211,7 +214,7 @@ func (r *Reader) Next(n int, cols []sources.Column) (rows int, err error) {
 	return rows, nil
 }
 
-// most is what one column of a batch may take.
+// most is how many bytes a column of lists or of texts may take in a batch.
 func (r *Reader) most() int {
 	n := 1
 	for _, c := range r.cols {
@@ -222,7 +225,7 @@ func (r *Reader) most() int {
 	return max(mostBytes/n, 1<<20)
 }
 
-// large finds the first of the rows that takes too many bytes.
+// large finds the first row that takes too many bytes; nil: there is none.
 func (r *Reader) large(cols []sources.Column, rows int) (int, *RowTooLarge) {
 	if r.limit == 0 {
 		return 0, nil
@@ -260,7 +263,7 @@ func (r *Reader) large(cols []sources.Column, rows int) (int, *RowTooLarge) {
 	return at, e
 }
 
-// largest is more than any row of col takes, or as much.
+// largest is an upper bound of the bytes that a row takes in col.
 func (c *chunk) largest(col *sources.Column) int64 {
 	size := int64(col.Kind.Size())
 	switch {
@@ -274,7 +277,7 @@ func (c *chunk) largest(col *sources.Column) int64 {
 	return int64(len(col.Valid)+len(col.Values)+4*len(col.Offsets)) + size*int64(len(col.Entries)+len(col.Short))
 }
 
-// addSizes adds to each row what it takes in a column.
+// addSizes adds to rows[i] how many bytes row i takes in col.
 func addSizes(rows []int64, col *sources.Column) {
 	slot, value, size := 0, 0, int64(col.Kind.Size())
 	for i := range rows {
@@ -300,10 +303,10 @@ func addSizes(rows []int64, col *sources.Column) {
 	}
 }
 
-// RowTooLarge is a row that takes more bytes than a Reader may read.
+// RowTooLarge is a row that takes more bytes than Bound allows.
 type RowTooLarge struct {
-	Row    int64  // of its group
-	Column string // that takes the most
+	Row    int64  // its number in the group
+	Column string // the one that takes the most of it
 	Size   int64  // as far as the row was read
 }
 

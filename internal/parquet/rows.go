@@ -9,34 +9,36 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Rows of one column. The columns of a batch end where the first of them has no more room.
-// What the others have read by then is kept for the next batch.
+// How the rows of one column are read. A batch ends where the first of its columns has no more
+// room. Rows that other columns have read beyond that are kept for the next batch. Example:
+// column a has read 1,000 rows, and then b has room for 400. The batch has 400, and a keeps 600.
 
 // limits of what is read at once.
 type limits struct {
 	rows  int   // of the batch
-	bytes int   // of one column of it; a row is never divided
+	bytes int   // of one column of it; it is exceeded rather than divide the first row
 	row   int64 // bytes of a row; 0: any number
 }
 
-// stretch is how many entries of a list are read between two looks at the limits. A column that
-// is full already goes on to the end of its first row, of which so many bytes or entries are read.
+// stretch is how many entries of a list are read before the limits are checked again. If a column
+// is full in the middle of its first row, it still reads that row to its end. Then it checks
+// after fullStretch entries or about stretchBytes.
 const (
 	stretch      = 4096
 	fullStretch  = 64
 	stretchBytes = 1 << 20
 )
 
-// rest holds rows of a column that were read and not given yet, and after them the part of
-// a list that was read.
+// rest holds rows of a column that were read and not given yet. If the column is open, the part
+// of its last row that was read comes after them.
 type rest struct {
 	col  sources.Column
 	rows int
 }
 
-// read appends rows to col, which has some already, up to the limits: at least one row. It
-// returns how many col has. It has fewer than wanted also if a row is too large (big), or if
-// the values of the next page do not lie in the same dictionary.
+// read appends rows to col, which has some already, up to the limits. It returns how many rows
+// col has then: at least one, unless the first row is too large. It ends before a row that is
+// too large (big), and before a page whose values cannot be appended to those of col (joins).
 func (c *chunk) read(have int, col *sources.Column, l limits) (int, error) {
 	if c.leaf.rep > 0 {
 		return c.readLists(have, col, l)
@@ -101,7 +103,7 @@ func appendOnes(b []byte, n int) []byte {
 	return b
 }
 
-// areFull makes 1 of levels that are full, and 0 of others.
+// areFull replaces each level by 1 if it is equal to full, else by 0.
 func areFull(levels []byte, full byte) {
 	for i, d := range levels {
 		levels[i] = 0
@@ -129,7 +131,7 @@ func (c *chunk) stretch(col *sources.Column, most int) (k int, full bool) {
 	return k, full
 }
 
-// fit returns how many of k entries have values for which col has room.
+// fit returns how many of the next k entries to append, so that col has about most bytes.
 func (c *chunk) fit(k int, col *sources.Column, most int) int {
 	have := taken(col)
 	if c.coding != inVals || len(c.vals.offsets) == 0 {
@@ -341,9 +343,9 @@ func appendBytes(col *sources.Column, data []byte, offsets []int32) error {
 	return nil
 }
 
-// spread makes values of the entries of a dictionary. col is a part of a row, and the writer
-// gave its dictionary up in the middle of that row. If the row began with values, and a
-// dictionary follows, give makes values of its entries.
+// spread replaces the entries in col by their values. col has a part of one row, and the writer
+// gave up its dictionary in the middle of that row. In the opposite case, a row begins with
+// values and goes on with entries. Then give appends the values of those entries.
 func (c *chunk) spread(col *sources.Column, most int64) error {
 	d, index, short := col.Dict, col.Entries, col.Short
 	if d == nil {
@@ -413,7 +415,7 @@ func (c *chunk) skip(n int64) error {
 	return nil
 }
 
-// skipLists passes n rows, the one that is open included.
+// skipLists passes n rows. If a row is open, it is the first of them.
 func (c *chunk) skipLists(n int64) error {
 	for n > 0 || c.open {
 		pages := n
@@ -456,7 +458,7 @@ func (c *chunk) skipLists(n int64) error {
 }
 
 // take moves what is kept to col, which is empty, and returns how many rows that is. If nothing
-// is kept, col keeps its memory: the next batch is written where the last one was.
+// is kept, col keeps its own memory, so the next batch is written where the last one was.
 func (r *rest) take(col *sources.Column) int {
 	n, k := r.rows, &r.col
 	if n == 0 && k.Dict == nil && len(k.Ends)+len(k.Valid)+len(k.Values)+len(k.Offsets)+len(k.Entries)+len(k.Short) == 0 {
@@ -478,7 +480,7 @@ func (r *rest) clear() {
 	r.rows = 0
 }
 
-// keep cuts col, which has so many rows, after n of them, and keeps what follows.
+// keep cuts col, which has rows rows, after the first n, and keeps the others.
 func (r *rest) keep(col *sources.Column, n, rows int) {
 	r.clear()
 	k := &r.col

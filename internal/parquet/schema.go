@@ -12,11 +12,11 @@ type node struct {
 	element
 	nodes []*node
 	leaf  int // of a primitive field: which column of a row group
-	// Levels of the field: how many optional or repeated fields lead to it, itself
-	// included, and how many repeated ones.
+	// The highest levels of the field. def counts the optional and repeated fields on the way
+	// from the root to it, rep only the repeated ones. Both include the field itself.
 	def, rep int
-	// slot is the definition level from which on there is a slot of a value: that of the
-	// innermost repeated field on the way.
+	// slot is the definition level of the innermost repeated field on the way. An entry with
+	// a lower level has no slot for a value: the list is empty or null.
 	slot int
 	// entered: a star has led into this repeated field.
 	entered bool
@@ -80,8 +80,8 @@ func (n *node) child(name string) *node {
 	return n.nodes[i]
 }
 
-// Path is where a column's values are: names of fields, and for a star every element of
-// a list (or every entry of a map, with the names key and value).
+// Path says where a column's values are. A token is the name of a field. A star stands for
+// every element of a list, or for every entry of a map, whose fields are key and value.
 type Path struct {
 	Text   string // for people, and Column.Path
 	Tokens []string
@@ -90,7 +90,7 @@ type Path struct {
 
 var errAbsent = errors.New("there is no such field")
 
-// find gives the leaf of a path, or errAbsent.
+// find returns the leaf of a path, or errAbsent.
 func (root *node) find(p Path) (*node, error) {
 	at := root
 	for i, token := range p.Tokens {
@@ -118,15 +118,15 @@ func (root *node) find(p Path) (*node, error) {
 	return at, nil
 }
 
-// isList: a star leads on from here. A repeated field without an annotation is a list of
-// itself; a star has then led into it already if it was passed.
+// isList reports whether a path must go on with a star from here. A repeated field without an
+// annotation is a list too, until a star has led into it.
 func (n *node) isList() bool {
 	return n.group && (n.logical == logicalList || n.logical == logicalMap) && len(n.nodes) == 1 && n.nodes[0].repetition == 2 ||
 		n.repetition == 2 && !n.entered
 }
 
-// elements is the node of one element, or nil. The rules are those of the format's page
-// LogicalTypes.md, the older forms of lists included.
+// elements returns the node of one element of a list; nil: n is no list. The rules are those
+// of the format's page LogicalTypes.md, the older forms of lists included.
 func (n *node) elements() *node {
 	if n.repetition == 2 && !n.entered {
 		c := *n

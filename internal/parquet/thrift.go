@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// thrift reads Thrift's compact protocol. It remembers that something was wrong, and
-// then gives zeros, so that callers check once at the end.
+// thrift reads Thrift's compact protocol. After an error, bad is true and all methods return
+// zeros, so callers check once at the end.
 type thrift struct {
 	b     []byte
 	bad   bool
@@ -93,7 +93,8 @@ func (t *thrift) fields(each func(id int16, typ byte)) {
 	}
 }
 
-// list calls each for every element. An element has one byte at least.
+// list calls each for every element. An element takes at least one byte, so more elements
+// than bytes are an error.
 func (t *thrift) list(each func(typ byte)) {
 	head := t.byte()
 	n, typ := uint64(head>>4), head&15

@@ -21,8 +21,8 @@ const (
 	byteStreamSplitCode = 9
 )
 
-// decode reads the n values of a page that is neither dictionary-coded nor runs of bools. What it returns may
-// lie in b.
+// decode reads the values of a page, count of them, that are neither entries of a dictionary nor
+// bools in runs. The result may share the memory of b.
 func (n *node) decode(b []byte, count int, encoding int32) (values, error) {
 	v := values{n: count}
 	var err error
@@ -73,8 +73,8 @@ func plainBools(b []byte, n int) ([]byte, error) {
 	return out, nil
 }
 
-// boolRuns are bools in runs. They are read as they are wanted, for a run of a few bytes
-// holds any number of them.
+// boolRuns returns bools in runs. They are read when they are wanted, because a run of a few
+// bytes may have any number of them.
 func boolRuns(b []byte) (hybrid, error) {
 	if len(b) < 4 || int64(binary.LittleEndian.Uint32(b)) > int64(len(b)-4) {
 		return hybrid{}, errShortPage
@@ -82,12 +82,13 @@ func boolRuns(b []byte) (hybrid, error) {
 	return newHybrid(b[4:4+binary.LittleEndian.Uint32(b)], 1), nil
 }
 
-// plainBytes takes the lengths out from between the values.
+// plainBytes reads values that each follow their length. It returns them end to end, with
+// their offsets.
 func plainBytes(b []byte, n int) ([]byte, []int32, error) {
 	if n > len(b)/4 {
 		return nil, nil, errShortPage
 	}
-	// Short values are copied as a word of 8 bytes, of which the next value overwrites the rest.
+	// A short value is copied as a word of 8 bytes. The next value overwrites the surplus.
 	data, offsets := take(len(b)-4*n+8), takeOffsets(n+1)
 	offsets[0] = 0
 	at := 0

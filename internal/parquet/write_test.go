@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A writer of small files, for what no library would write.
+// A writer of small files that no library would write.
 
 type compact struct {
 	b    []byte
@@ -40,7 +40,7 @@ type writtenPage struct {
 	encoding   int64
 	reps, defs []byte
 	values     []byte
-	v2         bool // version 2, and not packed, whatever the codec; not of lists
+	v2         bool // version 2, not compressed whatever the codec; not for lists
 }
 
 // writtenColumn is an optional field, or an optional list of optional elements.
@@ -206,11 +206,11 @@ func writeFile(rows int64, cols ...writtenColumn) []byte {
 	return append(file, magic...)
 }
 
-// run is n times the same level or entry of a dictionary of up to 256.
+// run writes one level, or one entry of a dictionary of up to 256, n times.
 func run(n int, v byte) []byte { return append(binary.AppendUvarint(nil, uint64(n)<<1), v) }
 
-// pagesOf writes lists (nil: null), so many entries a page: a row may go on on the next page.
-// From page plainFrom on the values are not entries of the dictionary.
+// pagesOf appends pages with these rows of lists (nil: null) to c. A page has that many entries, so a
+// row may go on on the next one. From page plainFrom on, values are not entries of the dictionary.
 func pagesOf(c *writtenColumn, rows [][][]byte, entries, plainFrom int) {
 	type entry struct {
 		rep, def byte
