@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stats is what the values of a field are.
+// stats counts what the values of a field are.
 type stats struct {
 	total, missing, others int // others: objects in lists, and the like
 	ints, floats, bools    int
@@ -23,7 +23,7 @@ type stats struct {
 	ragged                 bool
 	spaced                 int  // texts that would be numbers without their spaces
 	clock                  bool // a time, by its type
-	real                   bool // floats, by its type: also if all of them are whole
+	real                   bool // floats, by its type, even if all of them are whole
 	single                 bool // float32, by its type
 	unsigned               bool // uint64, by its type
 	large                  int  // of floats: whole numbers that int64 does not hold
@@ -60,7 +60,7 @@ func (s *stats) value(v any) {
 	}
 }
 
-// cell is a decoded value; of a list, all its elements.
+// cell counts a decoded value. Of a list it counts each element.
 func (s *stats) cell(v any) {
 	if elements, ok := v.([]any); ok {
 		for _, e := range elements {
@@ -76,7 +76,7 @@ func (s *stats) cell(v any) {
 	s.value(v)
 }
 
-// text is a value between delimiters.
+// text counts a value between delimiters.
 func (s *stats) text(v string) {
 	switch v {
 	case "":
@@ -136,7 +136,7 @@ func (s *stats) number(v string) {
 	s.remember(v)
 }
 
-// digitsOf are the digits that a float has to hold.
+// digitsOf counts the digits that a float has to hold.
 func digitsOf(mantissa string) int {
 	digits := strings.Trim(mantissa, "+-")
 	if strings.Contains(digits, ".") {
@@ -210,7 +210,8 @@ var (
 	notWord   = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 )
 
-// columnOf says what to make of a field; ok is false where there is nothing to learn from.
+// columnOf makes a column of a field. ok is false if the field has no value, or one that no column
+// can hold, such as an object in a list.
 func columnOf(f *field, i int) (c column, ok bool) {
 	s := &f.seen
 	c = column{name: columnName(f.name, i), path: f.path, unsigned: s.unsigned, scale: 1}
@@ -226,9 +227,9 @@ func columnOf(f *field, i int) (c column, ok bool) {
 		c.dtype, c.role, c.binary = "bool", number, true
 	case s.numbers() && s.real:
 		if c.number(s); isID && s.floats == 0 {
-			c.comment = strings.TrimPrefix(c.comment+"; floats are not hashed: as an id write it as whole numbers", "; ")
+			c.comment = strings.TrimPrefix(c.comment+"; floats are not hashed. If it is an id, write whole numbers", "; ")
 		}
-	case s.numbers() && s.large > 0 && s.large == s.floats: // no other number is so large
+	case s.numbers() && s.large > 0 && s.large == s.floats: // all of them are whole; some are too large for int64
 		c.hashed(len(s.distinct))
 	case s.numbers() && !(isID && s.floats == 0 && len(s.distinct) > 2):
 		c.number(s)
@@ -263,7 +264,7 @@ func (c *column) number(s *stats) {
 	c.binary = s.floats == 0 && s.zeros+s.ones == s.ints && s.zeros > 0 && s.ones > 0
 }
 
-// hashed makes it an id: about ten buckets for each value that was seen.
+// hashed makes the column an id. There are at least 20 buckets for each of up to 5,000 values.
 func (c *column) hashed(distinct int) {
 	c.role, c.dtype, c.buckets = id, "int64", 100_000
 	switch {
@@ -274,7 +275,7 @@ func (c *column) hashed(distinct int) {
 	}
 }
 
-// fillIn gives a missing value a value.
+// fillIn sets the default for missing values.
 func (c *column) fillIn() {
 	switch {
 	case c.dtype == "string":
@@ -322,7 +323,7 @@ func labelOf(columns []column, fields []*field) int {
 		default:
 			r = 1
 		}
-		if r > rank || r == rank && r < 3 { // of ordinary numbers the last one
+		if r > rank || r == rank && r < 3 { // among ordinary numbers, the last one
 			best, rank = i, r
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/advice"
 )
 
-// containers are files that hold the data in a form that is not read, and the way out.
+// containers are forms of files that are not read, each with a way to take the data out.
 var containers = []struct {
 	at               int
 	magic, what, way string
@@ -27,8 +27,8 @@ const (
 	office = "save it as CSV in UTF-8 there, then `headrace init data.csv`"
 )
 
-// isContainer refuses a file that holds the data packed in another one, and says how to take
-// it out.
+// isContainer returns an error if the file is a container. The error says how to take the data
+// out.
 func (o *origin) isContainer(ctx context.Context) error {
 	name := strings.ToLower(o.file)
 	refuse := func(what, way string) error {

@@ -26,8 +26,8 @@ func isTFRecord(ctx context.Context, open func(context.Context) (*part, error)) 
 	return ok
 }
 
-// lookAtFeatures reads the first records of TFRecord files. A feature that never has more
-// than one value is one value, others are lists.
+// lookAtFeatures reads the first records of TFRecord files. A feature that never has more than
+// one value becomes a plain column, any other one a list.
 func (p *Plan) lookAtFeatures(ctx context.Context, folder string, open sample.Opener) (*table, error) {
 	spec, err := p.parse(p.source()+"decode:\n  format: tfrecord\n  columns: [{name: value, path: $value, dtype: bytes}]\n", folder)
 	if err != nil {
@@ -92,7 +92,7 @@ func featurePath(name string, list, steps bool) string {
 	return name
 }
 
-// tfrecordEnding is ".tfrecord-*" of train.tfrecord-00000-of-00010.
+// tfrecordEnding returns ".tfrecord-*" for train.tfrecord-00000-of-00010.
 func tfrecordEnding(base string) (end string, ok bool) {
 	for _, s := range []string{".tfrecord", ".tfrecords"} {
 		var i, n int

@@ -22,21 +22,22 @@ type layout struct {
 	header    bool
 }
 
-// table is named values, record by record.
+// table is what was seen in some records, field by field.
 type table struct {
 	layout
 	fields []*field // in the order of the columns
 	rows   int
 }
 
-// field is the values of one place in the records.
+// field is one place in the records, and what its values are.
 type field struct {
-	name string // what it is called there; "" without a header
+	name string // by the header or by JSON; "" without a header
 	path string // as a spec writes it
 	seen stats
 }
 
-// tableOf cuts records into fields. hint is the format that a file's name tells.
+// tableOf cuts records into fields. hint is the format by the file's name; "": the name tells
+// nothing.
 func tableOf(records [][]byte, hint, about string, topic bool) (*table, error) {
 	for _, r := range records {
 		if !utf8.Valid(r) && looksLikeLatin1(records) {
@@ -73,8 +74,8 @@ func tableOf(records [][]byte, hint, about string, topic bool) (*table, error) {
 	return delimited(records, delimiter, topic)
 }
 
-// looksLikeLatin1 reports whether the records are text but for its bytes above 127: few of
-// them, and no control bytes.
+// looksLikeLatin1 reports whether the records may be text in Latin-1: no control bytes, and less
+// than a third of the bytes above 127.
 func looksLikeLatin1(records [][]byte) bool {
 	all, high := 0, 0
 	for _, r := range records {
@@ -98,8 +99,8 @@ func linesTable(topic bool) *table {
 	return &table{layout: layout{format: "lines"}}
 }
 
-// delimiterOf is the first of the bytes that stands equally often in all records, or in
-// nearly all where quotes may hide one.
+// delimiterOf returns the first of the bytes that nine of ten records have equally often. A
+// record with quotes may have more of them, because text in quotes may have some.
 func delimiterOf(records [][]byte, among string) byte {
 	for _, d := range []byte(among) {
 		count, same := -1, 0
@@ -191,13 +192,14 @@ func split(records [][]byte, l layout) (rows [][]string, err error) {
 
 var wordy = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9 _./-]{0,63}$`)
 
-// isHeader reports whether the first row names the fields. It does if most of it are
-// words, and there is a column whose other values are all numbers; or if all of it are
-// names that no other row has in that place.
+// isHeader reports whether the first row names the fields. It does in two cases. Most of its
+// values are words, and in the column of a word all other values are numbers. Or all of its
+// values are names, and no other row has the same value in the same column.
 func isHeader(rows [][]string) bool {
 	first := rows[0]
 	rows = slices.Clone(rows)
-	rows = append(rows[:1], slices.DeleteFunc(rows[1:], func(row []string) bool { return slices.Equal(row, first) })...) // of other files
+	// The headers of other files are left out.
+	rows = append(rows[:1], slices.DeleteFunc(rows[1:], func(row []string) bool { return slices.Equal(row, first) })...)
 	words, named, names := 0, 0, true
 	for i, v := range first {
 		v = strings.TrimSpace(v)
@@ -237,7 +239,7 @@ func isNumber(v string) bool {
 	return err == nil
 }
 
-// jsonTable flattens objects: a member of an object of an object is a field of its own.
+// jsonTable flattens objects: {"a": {"b": 1}} has the field /a/b.
 func jsonTable(records [][]byte) (*table, error) {
 	t := &table{layout: layout{format: "json"}}
 	at := map[string]*field{}
@@ -308,7 +310,7 @@ func (t *table) field(at map[string]*field, path, name string) *field {
 	return f
 }
 
-// membersOf are the names of an object's members, as they are written.
+// membersOf returns the names of an object's members, in the order of the text.
 func membersOf(text []byte) (names []string, err error) {
 	in := json.NewDecoder(bytes.NewReader(text))
 	if _, err := in.Token(); err != nil {

@@ -38,13 +38,13 @@ type Plan struct {
 type Openers struct {
 	Source     sample.Opener
 	Bucket     func(connection, url string) (storage.Objects, error)
-	Connection string // the operator's, for data on S3; "": what the environment says
+	Connection string // the operator's connection for data on S3; "": settings come from the environment
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
 
 // Look looks at DATA: a file, a folder, a place on S3 or a topic. folder is where the spec
-// will lie. name is the dataset's; "": it is made of DATA's.
+// will lie. name is the name of the dataset; "": it is made from DATA.
 func Look(ctx context.Context, data, folder, name string, by Openers) (*Plan, error) {
 	open := by.Source
 	o, err := parseOrigin(ctx, data, folder, by)
@@ -121,7 +121,7 @@ func (p *Plan) lookAtColumns(ctx context.Context, folder string, open sample.Ope
 		t.fields = append(t.fields, f)
 		dtype, mask := dtypeOf(l.Kind), ", missing: mask"
 		if f.seen.unsigned {
-			dtype = "float64" // which holds them all, if not exactly
+			dtype = "float64" // it holds all of them, large ones not exactly
 		}
 		if l.List {
 			mask = map[string]string{"bool": ", default: false", "bytes": ", default: \"\""}[dtypeOf(l.Kind)]
@@ -206,7 +206,7 @@ func (p *Plan) choose(t *table) {
 	}
 }
 
-// unused is the name, or with a number the first one that no column has.
+// unused returns the name, or if a column has it the first of NAME_2, NAME_3 ... that is free.
 func unused(name string, used map[string]bool) string {
 	base := name
 	for n := 2; used[name]; n++ {

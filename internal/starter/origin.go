@@ -18,11 +18,11 @@ import (
 
 // origin is what DATA names.
 type origin struct {
-	name   string // for the dataset
-	about  string // for people
-	kind   string // of source
-	fields []string
-	format string                               // by the names of files; "": the content has to tell
+	name   string                               // for the dataset
+	about  string                               // for people
+	kind   string                               // of source
+	fields []string                             // lines of the spec below the kind
+	format string                               // by the names of files; "": they tell nothing
 	file   string                               // one of the files, for people
 	part   func(context.Context) (*part, error) // opens it
 	topic  bool
@@ -30,7 +30,7 @@ type origin struct {
 	keyed  []keyed // folders key=value that files lie in
 }
 
-// suffixes of files by format, and those that say how a file is packed.
+// suffixes of files with their formats, and suffixes of compressed files.
 var (
 	suffixes = map[string]string{".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
 		".parquet": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".tfrec": "tfrecord",
@@ -38,7 +38,7 @@ var (
 	packed = []string{".gz", ".gzip", ".zst", ".zstd", ".bz2"}
 )
 
-// IsData reports whether a file's name is one of data, and of nothing else.
+// IsData reports whether a file with this name can only be data. A .json file may be a setting.
 func IsData(name string) bool {
 	end := strings.ToLower(ending(name))
 	for _, p := range packed {
@@ -47,7 +47,7 @@ func IsData(name string) bool {
 	return suffixes[end] != "" && end != ".json"
 }
 
-// notYet are schemes of places that are not read, and the way round.
+// notYet has the schemes of places that are not read, with the command that copies the data here.
 var notYet = map[string]string{
 	"gs":   "gsutil -m rsync -r %s data",
 	"hdfs": "hdfs dfs -get %s data", "http": "curl -LO %s", "https": "curl -LO %s",
@@ -93,7 +93,7 @@ func forms() string {
 	return strings.Join(all, ", ")
 }
 
-// filesKind is the kind of source that reads a folder, and its field for that.
+// filesKind returns the kind of source that reads a folder, and the field that names the folder.
 func filesKind() (name, field string) {
 	for _, k := range dataset.Kinds() {
 		if len(k.Folders) > 0 {
@@ -103,7 +103,7 @@ func filesKind() (name, field string) {
 	return "", ""
 }
 
-// mostNames bounds the walk through a folder: the names of a part tell what it holds.
+// mostNames bounds the walk through a folder. So many names are enough to tell what it holds.
 const mostNames = 20_000
 
 // filesOrigin looks at a file, or at the names of a folder's files: the most frequent
@@ -144,8 +144,8 @@ func filesOrigin(ctx context.Context, data, folder string) (*origin, error) {
 	return o, nil
 }
 
-// files chooses what is read: one file, or of the names those with the most frequent
-// ending. name is one of them, and paths what the spec says; "": everything.
+// files chooses what is read: the file one, or the names with the most frequent ending. It
+// returns one of these names, and the pattern for the spec's `paths`; "": all files.
 func (o *origin) files(names []string, one string) (name, paths string) {
 	if one != "" {
 		return one, one
@@ -198,7 +198,7 @@ func namesBelow(root string) (names []string, err error) {
 	return names, err
 }
 
-// ending is ".csv.gz" of day.csv.gz.
+// ending returns ".csv.gz" for day.csv.gz.
 func ending(name string) string {
 	base := filepath.Base(name)
 	end := filepath.Ext(base)
@@ -214,7 +214,8 @@ func ending(name string) string {
 	return end
 }
 
-// commonest is the ending that most names have; of several, one that is known.
+// commonest returns the ending that most names have. If several have as many, it prefers one
+// whose format is known.
 func commonest(names []string) string {
 	count := map[string]int{}
 	for _, n := range names {
@@ -231,7 +232,7 @@ func commonest(names []string) string {
 
 var notSafe = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// safeName makes a dataset's name of whatever a file or topic is called.
+// safeName makes a valid name of a dataset from the name of a file or topic.
 func safeName(s string) string {
 	s = strings.Trim(notSafe.ReplaceAllString(s, "-"), "-._")
 	if len(s) > 60 {

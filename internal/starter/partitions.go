@@ -13,8 +13,8 @@ import (
 // keyed is a folder key=value that files lie in.
 type keyed struct {
 	key    string
-	values []string // one for each file that has it
-	files  int      // all of them
+	values []string // one for each file that lies in such a folder
+	files  int      // how many files there are
 }
 
 // partitions finds the folders key=value in the paths of files, in their order.
@@ -37,7 +37,7 @@ func (o *origin) partitions(names []string) {
 	}
 }
 
-// column is a column of what the paths say. i is its number.
+// column makes a column of the values in the paths. i is its number.
 func (k *keyed) column(i int) (c column, ok bool) {
 	f := &field{name: k.key, path: "$path." + k.key}
 	for _, v := range k.values {

@@ -37,7 +37,7 @@ type Column struct {
 	Mean, Scale float64
 }
 
-// Learns reports whether there is something to predict from something.
+// Learns reports whether there is a column to predict, and one to predict it from.
 func (p *Plan) Learns() bool {
 	numbers, ids := p.inputs()
 	return p.label >= 0 && len(numbers)+len(ids) > 0
@@ -88,12 +88,12 @@ func (p *Plan) Program(with, run string) (string, error) {
 	return b.String(), nil
 }
 
-// python is s as a literal of Python: JSON's is one, if it has no surrogate.
+// python returns s as a literal of Python. JSON text is one, because Go writes no surrogates in it.
 func python(s string) string { return dataset.QuoteYAML(s) }
 
 var exponent = regexp.MustCompile(`e[+-]?\d+$`)
 
-// figure is a number as people write it.
+// figure writes a number with four digits.
 func figure(f float64) string {
 	s := strconv.FormatFloat(f, 'g', 4, 64)
 	if !strings.ContainsAny(s, ".") && !exponent.MatchString(s) {
@@ -145,7 +145,7 @@ func dict(name string, items []string, comment string) string {
 	return b.String()
 }
 
-// Summary says in a line for each column what was found.
+// Summary returns a line for each column, for people.
 func (p *Plan) Summary() []string {
 	var lines []string
 	for i, c := range p.columns {

@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// try decodes many records with the plan's spec and mends the columns whose values are
-// not what the first records have shown.
+// try decodes many records with the plan's spec. It mends the columns whose later values are
+// not like those of the first records.
 func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error {
 	if len(p.columns) == 0 && p.layout.format != "lines" && p.layout.format != "raw" {
 		p.layout = layout{format: "lines"}

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 )
 
-// source is the beginning of a spec: its name and what is read.
+// source returns the beginning of a spec: its name and what is read.
 func (p *Plan) source() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\n%s:\n", plain(p.Name), p.origin.kind)
@@ -65,7 +65,7 @@ func (c *column) yaml() string {
 func (p *Plan) File(specName, run string) string {
 	looked := ""
 	if len(p.columns) > 0 {
-		looked = fmt.Sprintf(" Types and ids are guessed from the first %d records; %d could be decoded.", p.looked, p.Records)
+		looked = fmt.Sprintf(" Types and ids are guessed from the first %d records; the spec was tried on %d.", p.looked, p.Records)
 	}
 	return fmt.Sprintf(`# Written by `+"`headrace init`"+` for %s.%s
 # Change it as you like, then
@@ -79,7 +79,7 @@ func (p *Plan) File(specName, run string) string {
 
 var safe = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_/*.-]*$`)
 
-// plain is a YAML scalar: as it is where nothing can be misread, else quoted.
+// plain writes a YAML scalar. It quotes s if YAML could misread it.
 func plain(s string) string {
 	switch strings.ToLower(s) {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "":

@@ -63,7 +63,7 @@ func lines(n int, line func(i int) string) string {
 	return b.String()
 }
 
-// decodes fails if the plan's spec, as it is written, does not decode all n records.
+// decodes fails the test if the plan's spec does not decode all n records.
 func (f folder) decodes(p *Plan, n int64) {
 	f.t.Helper()
 	docs, err := dataset.Documents([]byte(p.File("x.yaml", "run")), "x.yaml", f.path)
@@ -72,7 +72,7 @@ func (f folder) decodes(p *Plan, n int64) {
 	}
 	c, err := sample.Check(context.Background(), docs[0].Spec, f.open, 0)
 	if err != nil || c.Records != n || c.Bad != 0 {
-		f.t.Errorf("%+v, %v; want %d good records\n%s", c, err, n, p.Spec())
+		f.t.Errorf("check found %+v, %v; want %d good records\n%s", c, err, n, p.Spec())
 	}
 }
 
@@ -173,13 +173,32 @@ func TestValuesThatOnlyComeLaterAreReadToo(t *testing.T) {
 	}
 }
 
+// The label of a record after the first ones is no number, and no other column can hold it.
+func TestTheSpecsFileDoesNotSayThatBadRecordsAreDecoded(t *testing.T) {
+	f := newFolder(t)
+	f.write("bad.csv", "x,label\n"+lines(3*lookedAt, func(i int) string {
+		if i == lookedAt+1 {
+			return "1,none"
+		}
+		return fmt.Sprintf("%d,%d", i, i%2)
+	}))
+	p := f.look("bad.csv")
+	if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, fmt.Sprintf("1 of %d records cannot be decoded", 3*lookedAt)) {
+		t.Errorf("the notes do not say that a record cannot be decoded: %q", notes)
+	}
+	head, _, _ := strings.Cut(p.File("bad.yaml", "run"), "\n")
+	if strings.Contains(head, "decoded") || !strings.Contains(head, fmt.Sprintf("the spec was tried on %d.", 3*lookedAt)) {
+		t.Errorf("the file begins with %q, want that it was tried on %d records", head, 3*lookedAt)
+	}
+}
+
 func TestValuesThatAreNearlyALabelAreNoted(t *testing.T) {
 	f := newFolder(t)
 	f.write("yes.csv", "x,clicked\n"+lines(30, func(i int) string { return fmt.Sprintf("%d,%s", i, []string{"yes", "no"}[i%2]) }))
 	f.write("spaces.csv", "x, label\n"+lines(30, func(i int) string { return fmt.Sprintf("%d, %d", i, i%2) }))
 	for name, says := range map[string]string{"yes.csv": "field clicked holds words for yes and no", "spaces.csv": "field label has numbers with a space in front"} {
 		if p := f.look(name); !strings.Contains(strings.Join(p.Notes, "\n"), says) {
-			t.Errorf("%s: %q", name, p.Notes)
+			t.Errorf("%s: the notes %q do not say %q", name, p.Notes, says)
 		}
 	}
 }
@@ -194,7 +213,7 @@ func TestAFolderIsReadByItsMostFrequentEnding(t *testing.T) {
 	f.write("data/.d.csv.gz.crc", "x")
 	p := f.look("data")
 	if !strings.Contains(p.Spec(), `paths: ["**/*.csv.gz"]`) || !strings.Contains(p.Spec(), "root: data") {
-		t.Error(p.Spec())
+		t.Errorf("the spec does not read **/*.csv.gz below data:\n%s", p.Spec())
 	}
 	f.decodes(p, 6)
 }
@@ -243,7 +262,7 @@ func TestAParquetFileIsDescribedByItsSchema(t *testing.T) {
 	f.write("events.parquet", string(text))
 	p := f.look("events.parquet")
 	if !strings.Contains(p.Spec(), "format: parquet") || len(p.columns) < 3 || p.Records == 0 {
-		t.Error(p.Spec())
+		t.Errorf("%d records and %d columns, want some records and at least 3 columns of Parquet:\n%s", p.Records, len(p.columns), p.Spec())
 	}
 	f.decodes(p, p.Records)
 }
@@ -272,7 +291,7 @@ func TestAByteOrderMarkIsNoPartOfAName(t *testing.T) {
 			want = "f0"
 		}
 		if p.columns[0].name != want || p.columns[0].dtype != "int64" || p.labelName() != want {
-			t.Errorf("%s:\n%s", name, p.Spec())
+			t.Errorf("%s: the first column and the label are not %q as int64:\n%s", name, want, p.Spec())
 		}
 		f.decodes(p, n)
 	}
@@ -291,7 +310,7 @@ func TestAFloatOfParquetStaysOneThoughAllItsValuesAreWhole(t *testing.T) {
 		"{name: double, path: double, dtype: float32}", "{name: large, path: large, dtype: float64}", "{name: single, path: single, dtype: float32}",
 		"{name: half, path: half, dtype: float32}", "{name: holes, path: holes, dtype: float32, default: 0}", "{name: decimal, path: decimal, dtype: float32}",
 		"{name: cents, path: cents, dtype: float32}", "{name: list, path: /list/*, dtype: float32}", "{name: in_x, path: /in/x, dtype: float32}",
-		"{name: user_id, path: user_id, dtype: float32}  # floats are not hashed: as an id write it as whole numbers",
+		"{name: user_id, path: user_id, dtype: float32}  # floats are not hashed. If it is an id, write whole numbers",
 		"{name: hash, path: hash, dtype: int64, hash: {buckets: 1000}}", "{name: count, path: count, dtype: int64}", "{name: label, path: label, dtype: float32}",
 	} {
 		if !strings.Contains(p.Spec(), line) {
@@ -308,7 +327,7 @@ func TestWholeNumbersThatInt64DoesNotHoldAreHashed(t *testing.T) {
 	f.write("h.csv", "h,label\n"+lines(40, func(i int) string { return fmt.Sprintf("%d,%d", uint64(1)<<63+uint64(i)*7919, i%2) }))
 	p := f.look("h.csv")
 	if !strings.Contains(p.Spec(), "{name: h, path: h, dtype: int64, hash: {buckets: 1000}}") {
-		t.Error(p.Spec())
+		t.Errorf("field h is not hashed:\n%s", p.Spec())
 	}
 	f.decodes(p, 40)
 }
@@ -352,7 +371,7 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		_, err := Look(t.Context(), tc.data, f.path, "", Openers{Source: f.open})
 		told, ok := errors.AsType[*advice.Error](err)
 		if !ok && tc.hint != "" || !strings.Contains(err.Error(), tc.says) || ok && !strings.Contains(told.Hint, tc.hint) {
-			t.Errorf("%s: %v (%+v)", tc.data, err, told)
+			t.Errorf("%s: %v (%+v); want an error with %q and a hint with %q", tc.data, err, told, tc.says, tc.hint)
 		}
 	}
 }
@@ -412,8 +431,8 @@ func programOf(t *testing.T, p *Plan, with string) string {
 }
 
 // linesOf counts the lines of a program that are not blank; the docstring and comments count.
-// columns are those of them that only the number of columns needs: beyond one line for the
-// numbers, and one for the ids.
+// columns counts those that are there only because the data has many columns: all lines of NUMBERS
+// and of IDS but the first.
 func linesOf(text string) (all, columns int) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) != "" {
@@ -437,7 +456,7 @@ func TestTheProgramsHaveAtMost40Lines(t *testing.T) {
 		for _, with := range frameworks {
 			text := programOf(t, p, with)
 			if all, columns := linesOf(text); all-columns > most || columns > 3 {
-				t.Errorf("%s, %s: %d lines, of them %d of columns:\n%s", tc.name, with, all, columns, text)
+				t.Errorf("%s, %s: %d lines, %d of them for many columns; want at most %d others:\n%s", tc.name, with, all, columns, most, text)
 			}
 		}
 	}
@@ -451,10 +470,10 @@ func TestTheProgramsHaveAtMost40Lines(t *testing.T) {
 			text := programOf(t, p, with)
 			all, columns := linesOf(text)
 			if all-columns > most || columns > (tc.numbers+tc.ids)/3 {
-				t.Errorf("%d numbers, %d ids, %s: %d lines, of them %d of columns:\n%s", tc.numbers, tc.ids, with, all, columns, text)
+				t.Errorf("%d numbers, %d ids, %s: %d lines, %d of them for many columns; want at most %d others:\n%s", tc.numbers, tc.ids, with, all, columns, most, text)
 			}
 			for line := range strings.Lines(text) {
-				// The first line has the path of the test's folder.
+				// The first line has the path of the test's folder, which may be long.
 				if n := len(line) - len("\n"); n > width && !strings.HasPrefix(line, `"""`) {
 					t.Errorf("%d numbers, %d ids, %s: a line of %d characters: %s", tc.numbers, tc.ids, with, n, line)
 				}
@@ -462,7 +481,7 @@ func TestTheProgramsHaveAtMost40Lines(t *testing.T) {
 			for i := range max(tc.numbers, tc.ids) {
 				of, id := fmt.Sprintf(`"number_%d": (`, i), fmt.Sprintf(`"id_%d": `, i)
 				if strings.Count(text, of) != 1 && i < tc.numbers || strings.Count(text, id) != 1 && i < tc.ids {
-					t.Fatalf("%s: %s and %s are not there once each:\n%s", with, of, id, text)
+					t.Fatalf("%s: the program does not have %s and %s once each:\n%s", with, of, id, text)
 				}
 			}
 		}
