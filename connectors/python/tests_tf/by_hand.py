@@ -36,14 +36,14 @@ def apply_without_end(job: Any) -> None:
 
 
 def drop(job: Any, start: int, end: int) -> None:
-    """A file with these records comes."""
+    """Adds a file with the records [start, end) to the input."""
     new = job.data / "new.tmp"
     new.write_text("".join(job.line(i) for i in range(start, end)))
     new.rename(job.data / f"from-{start}.tsv")
 
 
 def await_records(job: Any, records: int, manifests: Callable[[], list[Path]]) -> Path:
-    """Waits until the newest checkpoint has so many records. Gives its manifest. manifests: the oldest first."""
+    """Waits until the newest checkpoint has so many records. Returns its manifest. manifests: the oldest first."""
 
     def has_all() -> bool:
         paths = manifests()

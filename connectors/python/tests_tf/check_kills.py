@@ -4,10 +4,10 @@ Jobs are played one after the other until there were as many kills: one process 
 parameter server with chief and workers; over files, or online over a topic of a real Kafka. A
 worker, the chief, the server, agent, master and everything are killed, at random and at named
 points of a step and a save (told.py), the next one often before the last one is back. In the
-end, and in checkpoints before, each record is in the model once, id by id, but for the batch
-that a killed trainer of a shared model had in hand (kills.py).
+end, and in checkpoints before, each record is in the model once, id by id. Only the batch that
+a killed trainer of a shared model had in hand may be there twice (kills.py).
 
-HEADRACE_SEED and FIRST play the same jobs again, from that one on.
+HEADRACE_SEED=SEED FIRST=N plays the same jobs again, from job N on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tasks import made_lines
 
 KILLS = int(os.environ.get("KILLS") or 300)
 OF_A_JOB = 15
-RECORDS = {True: 10_000, False: 20_000}  # alone: enough for as many kills
+RECORDS = {True: 10_000, False: 20_000}  # True: one process trains. Enough for OF_A_JOB kills
 FILES = 4
 
 
@@ -46,7 +46,7 @@ def server() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="hr-fork-", dir="/tmp"))
     process = subprocess.Popen([sys.executable, str(Path(__file__).parent / "forked.py"), "serve", str(folder / "s")])
     while not (folder / "s").exists():
-        assert process.poll() is None
+        assert process.poll() is None, "the process that imports TensorFlow has ended"
         time.sleep(0.1)
     yield folder / "s"
     process.kill()
@@ -66,7 +66,7 @@ def test_in_many_kills_no_record_is_lost(binary: str, server: Path, rng: random.
 
 @contextlib.contextmanager
 def a_job(binary: str) -> Iterator[Any]:
-    """Jobs that fail leave their folder."""
+    """A job that fails leaves its folder, so that one can look at it."""
     folder = Path(tempfile.mkdtemp(prefix="hr-kills-", dir="/tmp"))
     job = Job(binary, folder)
     try:
@@ -112,8 +112,8 @@ def files_job(made: Killed, kills: int) -> str:
 
 
 def online_job(made: Killed, kills: int) -> str:
-    """Records come all the time, a batch for each trainer or so. Then the topic is silent, and all that has
-    come gets into a checkpoint."""
+    """About a batch for each trainer comes every 2 s. Then the topic is silent, and all that has come gets
+    into a checkpoint."""
     records = made.numbers("records")
     log = made_lines(0, records)
     ids: dict[int, list[int]] = defaultdict(list)  # by partition

@@ -5,11 +5,12 @@ restored like every weight, so the checkpoints of TensorFlow tell which records 
 --copies 2 adds `hist_1`, which is the same and lies on the next parameter server.
 
 KILL=PLACE,N: this process ends by SIGKILL at the N-th time that it comes to PLACE: "run"
-(after a run, before its step), "step" (behind it), "paused", "captured" (TensorFlow has
-written, the cut is not frozen), "frozen", "manifest", "renamed", "bound" of a save.
+(after a run, before its step), "step" (after the step), and those of a save: "paused",
+"captured" (TensorFlow has written, the cut is not frozen), "frozen", "manifest", "renamed",
+"bound".
 KILL_AT_HALF=I: it is killed when it has loaded the variables of parameter server I only.
 STUCK_SECONDS=N, FINISH_SECONDS=N: what a worker has to end after the job, before it has begun and after.
-SILENT_SECONDS=N: how long an input must be silent until what was trained is saved, if saves go by steps.
+SILENT_SECONDS=N: if saves go by steps, what was trained is saved when the input has been silent so long.
 AGAIN_SECONDS=N: how long a worker that starts after the job's end waits for a chief that begins again.
 STAY_SECONDS=N: how long a server stays after the chief's end, if it was started by hand.
 HELD=FILE: when this process has trained a batch, it holds until FILE is there, as in a call that does not return.
@@ -137,7 +138,7 @@ def kill_when_half_is_loaded(server: str) -> None:
 
 
 def fail_in_memory(every: int) -> None:
-    """Each so many saves in memory fail."""
+    """Of every so many saves in memory, the last one fails."""
     from headrace._flash import Flash
 
     complete, saves = Flash.complete, iter(range(1, 1 << 30))
@@ -151,7 +152,7 @@ def fail_in_memory(every: int) -> None:
 
 
 class Begins(tf.compat.v1.train.SessionRunHook):
-    """Prints where a session begins."""
+    """Prints after which step a session begins, and where its checkpoint was."""
 
     def __init__(self, trainable: Any) -> None:
         self.trainable = trainable
@@ -161,7 +162,7 @@ class Begins(tf.compat.v1.train.SessionRunHook):
 
 
 class Rest(tf.compat.v1.train.SessionRunHook):
-    """Rests after each batch, so that there is time to kill something, until the file `fast` is there."""
+    """Rests after each batch until the file `fast` is there, so that there is time to kill something."""
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         hold = os.environ.pop("HELD", "")

@@ -89,7 +89,7 @@ def become(told: Any, client: socket.socket, files: list[int]) -> None:
     import traceback
 
     def end_with_it() -> None:
-        client.recv(1)  # who asked says nothing more, and is gone
+        client.recv(1)  # the process that asked sends nothing more, so it has ended
         os.kill(os.getpid(), signal.SIGKILL)
 
     code = 1

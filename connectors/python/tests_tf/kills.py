@@ -1,5 +1,5 @@
-"""One job of examples/estimator_clicks whose processes are killed one after the other, also while
-others still come back, and that is judged by `hist`, id by id."""
+"""One job of examples/estimator_clicks. Its processes are killed one after the other, even while
+others still come back. In the end `hist` says, id by id, which records are in the model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Killed(Tasks):
     # Waiting.
 
     def wait(self, what: str, there: Callable[[], Any]) -> bool:
-        """Waits for it. False: before it came, all was trained."""
+        """Waits until there() is true. False: all was trained before."""
         deadline = time.monotonic() + WITHIN
         while not there():
             if self.runs.poll() not in (None, -signal.SIGKILL) or not self.goes_on():
@@ -81,8 +81,8 @@ class Killed(Tasks):
             return False
 
     def ready(self, victim: str) -> bool:
-        """It has made progress since it was killed: a trainer has stepped a batch, and agent and
-        master have had a part in a checkpoint."""
+        """Whether it has made progress since it was killed: a trainer has stepped a batch; with the
+        agent or the master, a checkpoint was bound."""
         name = victim if victim in TRAINERS else "chief"
         pid, steps = self.task(name)
         if pid == self.killed.get(name) or not steps:
@@ -103,7 +103,7 @@ class Killed(Tasks):
     # Kills.
 
     def play(self, kills: int) -> None:
-        """That many kills, or until all is trained."""
+        """Kills so many times, or until all is trained."""
         victims = ALONE if self.alone else CLUSTER
         drawn = self.rng.choices(list(victims), list(victims.values()), k=kills)
         self.start()
@@ -116,7 +116,7 @@ class Killed(Tasks):
 
     def strike(self, victim: str) -> bool:
         """Kills it at a place that is drawn. False: all was trained before."""
-        name = victim if victim in TRAINERS else "chief"  # who comes to the place
+        name = victim if victim in TRAINERS else "chief"  # the task that comes to the place
         saves = name == "chief"
         places = ["now", "now", *OF_A_BATCH, *(OF_A_SAVE if saves else ()), *(["begin"] if victim == "chief" else [])]
         place = self.rng.choice(places)
@@ -168,7 +168,7 @@ class Killed(Tasks):
         if victim == "everything":
             processes = (self.runs, self.agent, self.master)
             if any(process.poll() is not None for process in processes):
-                for process in processes:  # the chief that killed may have died with its parent before the last
+                for process in processes:  # the chief kills them, and may have died with its parent before the last
                     process.kill()
             return all(p.poll() is not None for p in processes) and not any(map(self.lives, self.all_tasks()))
         if victim in ("agent", "master"):
@@ -215,8 +215,8 @@ class Killed(Tasks):
         return int((self.listed(self.bound()[-1], named)[: self.needed] == 0).sum())
 
     def judge(self, named: Callable[[Any], np.ndarray]) -> str:
-        """Each record is in the last checkpoint once, but for a batch that a killed trainer had in hand,
-        which may be there once more. Checkpoints before have the records of their manifests."""
+        """Each record must be in the last checkpoint once; those that a killed trainer had in hand may be
+        there once more. Earlier checkpoints must have the records of their manifests."""
         may = np.zeros(self.numbers("records"), np.int64)
         for i, n in self.may_come_twice.items():
             may[i] = n
@@ -227,15 +227,16 @@ class Killed(Tasks):
             prefix = str(path)[: -len(MANIFEST)]
             hist = tf.train.load_variable(prefix, "hist").astype(np.int64)
             listed = self.listed(path, named)
-            assert fields["cut"]["exact"] is True or self.alone
+            assert fields["cut"]["exact"] is True or self.alone, f"{prefix}: the cut of a cluster is not exact"
             if not self.alone:
-                assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"]
+                assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"], prefix
             lost, more = np.flatnonzero(hist < listed), np.flatnonzero(hist > listed + may)
             assert not len(lost), f"{prefix}: {len(lost)} records of its list are not in it: {lost[:50]}"
             assert not len(more), f"{prefix}: {len(more)} records are in it too often: {more[:50]} {hist[more[:50]]}"
         never, twice = np.flatnonzero(hist[: self.needed] == 0), np.flatnonzero(hist > 1)
         assert not len(never), f"{len(never)} records are lost: {never[:50]}"
-        assert not (hist > 1 + may).any()
+        often = np.flatnonzero(hist > 1 + may)
+        assert not len(often), f"{len(often)} records are in the model too often: {often[:50]} {hist[often[:50]]}"
         return f"{(hist > 0).sum()} records once, of them {len(twice)} twice that killed trainers had in hand"
 
     def numbers(self, name: str) -> int:

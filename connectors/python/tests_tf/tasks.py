@@ -194,16 +194,16 @@ class Tasks:
         return self.log.read_text()
 
     def check(self, in_hand: int = 0) -> Any:
-        """Checks that each checkpoint has the records of its manifest and the model's global
-        step. in_hand: how many records may be in the model without a step, because their
-        trainer was killed; no manifest names them until they have come again. Returns hist of
+        """Checks that each checkpoint has the records of its manifest, and that the manifest has the
+        model's global step. in_hand: how many records may be in the model without a step, because
+        their trainer was killed. No manifest has them until they have come again. Returns `hist` of
         the last checkpoint."""
         hist = None
         for path in self.bound():
             fields = json.loads(path.read_text())
             prefix = str(path)[: -len(".headrace-manifest.json")]
-            assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"]
-            assert fields["cut"]["exact"] is True
+            assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"], prefix
+            assert fields["cut"]["exact"] is True, f"{prefix}: the cut is not exact"
             rows = self.rows(fields)
             hist = tf.train.load_variable(prefix, "hist")
             assert 0 <= (hist > 0).sum() - rows <= in_hand, (prefix, int((hist > 0).sum()), rows)

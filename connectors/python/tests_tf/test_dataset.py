@@ -106,7 +106,7 @@ def test_what_is_pulled_ahead_is_stepped_when_it_was_trained(rows: Any, ahead: A
         records.step(through=101)
 
 
-def test_a_second_loop_goes_on_behind_what_was_trained(rows: Any) -> None:
+def test_a_second_loop_goes_on_after_what_was_trained(rows: Any) -> None:
     ids: list[int] = []
     for stop in (7, 11, 1 << 30):  # what was pulled ahead at the end of one comes again in the next
         trained(headrace.tensorflow.dataset("rows", 10).prefetch(4), ids, stop)

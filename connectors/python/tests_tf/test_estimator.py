@@ -56,7 +56,7 @@ def killed(trainer: Any) -> None:
 
 
 def check_bound(job: Any) -> list[str]:
-    """Every bound checkpoint holds the records of its manifest. Gives their prefixes."""
+    """Checks that every bound checkpoint holds the records of its manifest. Returns the manifests."""
     out = job.headrace("ckpt", "verify", str(job.work / "model"), check=False)
     assert out.returncode == 0, out.stdout + out.stderr
     found = sorted((job.work / "model").glob("*.headrace-manifest.json"))
@@ -81,7 +81,7 @@ def test_each_record_is_in_the_model_once(work: Any) -> None:
     assert len(check_bound(work)) == 3  # keep_checkpoint_max
     left = {p.name for p in (work.work / "model").glob("model.ckpt-*.index")}
     assert left == {f"model.ckpt-{n}.index" for n in (80, 90, 100)}
-    # There is nothing left to train, and a run more changes nothing.
+    # Nothing is left to train, so another run changes nothing.
     assert ended(start(work))["records"] == N
 
 
@@ -134,7 +134,7 @@ def test_an_only_checkpoint_is_not_removed_before_the_next_one_is_bound(work: An
     assert len(check_bound(work)) == 1
 
 
-def test_one_process_may_make_several(tmp_path: Path) -> None:
+def test_one_process_may_make_several_estimators(tmp_path: Path) -> None:
     for name in ("one", "two"):
         inner = tf.estimator.LinearClassifier([tf.feature_column.numeric_column("x")], str(tmp_path / name))
         assert headrace.tensorflow.estimator(inner).model_dir == str(tmp_path / name)
@@ -167,8 +167,8 @@ def test_killed_it_goes_on_from_memory_and_without_memory_from_storage(
         step, source = re.findall(r"^begins behind (\d+) ?(\w*)$", trainer.log.read_text(), re.MULTILINE)[0]
         return int(step), source
 
-    # In its n-th step of a run, and then when a copy is made, or is complete. That is
-    # before the first save to storage of that run.
+    # The first kill comes at the end of a step, the second one when a copy is made, or is complete.
+    # Both come before their run has saved to storage.
     first, second = rng.randint(4, 9), rng.randint(4, 9)
     trainer = go(KILL=f"step,{first}")
     killed(trainer)
@@ -221,7 +221,7 @@ def test_what_headrace_run_has_written_from_memory_is_gone_back_to(
 
 
 def test_a_save_in_memory_that_fails_costs_no_other_save(work: Any, slots: Path) -> None:
-    """Also none to storage, each tenth step and at the end, which the save before it has failed."""
+    """Every save in memory fails. The saves to storage, each tenth step and at the end, succeed."""
     done = ended(start(work, "--memory-every", "1", HEADRACE_MEMORY_DIR=str(slots), FAIL_IN_MEMORY="1"))
     assert done | {"newest": ""} == {"newest": "", "step": 100, "records": N, "wrong": 0}
     assert len(check_bound(work)) == 3

@@ -192,12 +192,12 @@ def test_a_killed_process_comes_back_from_memory(work: Any, rng: random.Random, 
         assert done.process.returncode == 0, text
         assert "from memory" in text, text
         found = json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
-        # A save may be torn by the kill: then the one that is on its way to storage is left.
+        # The kill may tear a save. Then the one that was on its way to storage is left.
         least = ((first - 2) // 7 * 7 + second - 2) // 7 * 7
         assert least <= found["begun"] <= first + second - 2, text
         assert (found["records"], found["wrong"], found["unstepped"]) == (N, 0, 0), text
         ends = list(Path(work.folder, "work", "checkpoints").glob(f"step-{-(-N // 20):010}-*/headrace-manifest.json"))
-        assert len(ends) == 1, "the end does not lie on storage"
+        assert len(ends) == 1, "the last step has no checkpoint on storage"
     finally:
         shutil.rmtree(slots)
 

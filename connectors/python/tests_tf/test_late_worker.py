@@ -50,7 +50,7 @@ def test_a_worker_that_waits_for_the_model_ends_with_the_job(job: Job, work: Pat
 
 
 def test_a_worker_that_waits_for_servers_that_are_gone_ends_with_the_job(job: Job, work: Path) -> None:
-    """It is in a call of TensorFlow, which never returns."""
+    """The worker is in a call of TensorFlow that never returns."""
     tasks = ByHand(job, ARGS, ps=1, chief=1, worker=1)
     job.up("--model", "shared")
     job.apply()
@@ -62,7 +62,7 @@ def test_a_worker_that_waits_for_servers_that_are_gone_ends_with_the_job(job: Jo
 
 
 def test_a_worker_that_has_begun_does_not_outlive_the_job(job: Job, work: Path) -> None:
-    """It waits for data, say, and the chief has done all its steps."""
+    """The worker may wait for data, for example, while the chief has done all its steps."""
     tasks = ByHand(job, ARGS, ps=1, chief=1, worker=1)
     job.up("--model", "shared")
     job.apply()
@@ -75,7 +75,7 @@ def test_a_worker_that_has_begun_does_not_outlive_the_job(job: Job, work: Path) 
 
 
 def test_a_worker_that_goes_on_after_the_job_ends_without_an_error(job: Job, work: Path) -> None:
-    """Its server is gone. It does not ask to be started again, with status 75."""
+    """Its server is gone. The worker does not end with status 75, which asks for another start."""
     tasks = ByHand(job, ARGS, ps=1, chief=1, worker=1)
     job.up("--model", "shared")
     job.apply()
@@ -91,7 +91,7 @@ def test_a_worker_that_goes_on_after_the_job_ends_without_an_error(job: Job, wor
 
 
 def test_under_headrace_run_a_worker_may_start_when_the_job_has_ended(job: Job, work: Path) -> None:
-    """And the chief's program may go on meanwhile. Its server is not lost then."""
+    """The chief's program goes on after its training. Its server does not count as lost then."""
     program = [sys.executable, str(PROGRAM), *ARGS]
     late = ["sh", "-c", f'until [ -e model/{_ended.ENDED} ]; do sleep 0.05; done; exec "$@"', "sh", *program]
     told = {
@@ -121,7 +121,7 @@ def test_under_headrace_run_a_worker_may_start_when_the_job_has_ended(job: Job, 
 
 
 def test_a_chief_does_not_go_on_with_the_model_of_another_training(job: Job, work: Path) -> None:
-    """Its servers outlive a training under `headrace run`. The first chief's model lives on."""
+    """Under `headrace run` servers outlive a training, and so does the first chief's model."""
     tasks = ByHand(job, ARGS, ps=1, chief=1)
     job.up("--model", "shared")
     job.apply()
@@ -143,7 +143,7 @@ def test_a_chief_does_not_go_on_with_the_model_of_another_training(job: Job, wor
 
 
 class Worker(SimpleNamespace):
-    """A Trainable whose train() says which end of a job it heeds."""
+    """A Trainable whose train() notes which JobEnd it watches."""
 
     def __init__(self, folder: Path, error: Exception | None = None) -> None:
         super().__init__(model_dir=str(folder), _end=None, heeded=[], error=error)

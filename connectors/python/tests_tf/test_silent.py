@@ -1,5 +1,5 @@
-"""An input without an end falls silent: all that was trained comes into a checkpoint, although no
-batch follows. A kill in the silence repeats nothing, and what comes after it is in the model once."""
+"""An input without an end falls silent. All that was trained comes into a checkpoint, although no
+batch follows. A kill in the silence repeats nothing, and records after it are in the model once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow_estimator", reason="only TensorFlow 2.15 has Est
 from by_hand import PROGRAM, ByHand, apply_without_end, await_records, bound, drop
 from test_estimator import check_bound, ended
 
-FIRST, MORE = 210, 50  # with 20 rows a batch, each ends with a short one
+FIRST, MORE = 210, 50  # with 20 rows a batch, both end with a short batch
 ARGS = [f"--records={FIRST + MORE}", "--max-wait=0.5"]
 WHEN = {"by seconds": ["--seconds=3"], "by steps": ["--every=1000"]}
 SILENT = {"SILENT_SECONDS": "0.5"}

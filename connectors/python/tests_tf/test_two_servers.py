@@ -1,5 +1,5 @@
-"""A model that lies on two or three parameter servers, a part on each. One of them is killed: all go
-back to the newest checkpoint, with all parts, and each record is in each of them once."""
+"""A model that lies on two or three parameter servers, a part on each. One of them is killed. All parts
+go back to the newest checkpoint, and in the end each record is in each part once."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def arguments(servers: int) -> list[str]:
 
 
 def check(work: Path, servers: int) -> None:
-    """All parts of each checkpoint have the records of its manifest, and those of the last one
-    have all records once."""
+    """Checks that all parts of each checkpoint have the records of its manifest, and that all parts
+    of the last one have each record once."""
     hist, names = None, ["hist", *(f"hist_{i}" for i in range(1, servers))]
     for path in bound(work):
         fields = json.loads(path.read_text())
         prefix = str(path)[: -len(".headrace-manifest.json")]
-        assert len(list(work.glob(f"model/{Path(prefix).name}.data-*"))) == servers, "a file of each server"
+        assert len(list(work.glob(f"model/{Path(prefix).name}.data-*"))) == servers, "want a data file of each server"
         assert int(tf.train.load_variable(prefix, "global_step")) == fields["step"]
         rows = Tasks.rows(fields)
         hist, *others = (tf.train.load_variable(prefix, name) for name in names)
@@ -116,7 +116,7 @@ def test_the_other_servers_live_on_and_their_parts_go_back_too(
     assert "begins behind" not in said(), job.logs()
     chief = tasks.start("chief")
     until("both again", lambda: all("begins behind" in task.log.read_text() for task in (chief, worker)), job.logs)
-    assert "Waiting for model to be ready" not in said(), "TensorFlow waits 30 s"
+    assert "Waiting for model to be ready" not in said(), "TensorFlow's own wait, of 30 s, has begun"
     (work / "fast").touch()
     assert {tasks.status(task) for task in (chief, worker, *running)} == {0}, job.logs()
     assert "storage" in chief.log.read_text()

@@ -1,5 +1,5 @@
-"""Runs examples/estimator_clicks/train.py as it is, tells a test about it, and kills where the
-test says: python told.py TRAIN.PY [OPTIONS]
+"""Runs examples/estimator_clicks/train.py as it is, reports to a test, and kills processes where
+the test orders it: python told.py TRAIN.PY [OPTIONS]
 
 In the folder $TOLD it writes
     TASK.steps   this process's pid, and how many batches it has stepped
@@ -33,7 +33,7 @@ REST = 0.3  # seconds after each batch: time for others to start
 
 
 class Told:
-    """What this process tells, and is told."""
+    """What this process reports, and what it is ordered to do."""
 
     def __init__(self, folder: Path) -> None:
         mine = _cluster.task()
@@ -45,13 +45,13 @@ class Told:
         self.tell()
 
     def tell(self) -> None:
-        """Each file is one write, so a kill leaves the old or the new one."""
+        """Writes both files. Each is one write, so a kill leaves the old content or the new one."""
         held = np.concatenate([np.empty(0, np.int64), *self.in_hand])
         os.pwrite(self.hand_file, np.concatenate([[len(held)], held]).astype(np.int64).tobytes(), 0)
         os.pwrite(self.steps_file, f"{os.getpid():12} {self.steps:12}".encode(), 0)
 
     def at(self, place: str) -> None:
-        """Kills if it is time."""
+        """Kills the processes of the order if this is its place, and the N-th time."""
         try:
             wanted, left, *pids = self.order.read_text().split()
         except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""A model of all that a state of torch may have, which is saved in memory at each step. It trains
-exactly as one that is never killed only if all of it comes back."""
+"""A model with everything that a state of torch may have. It is saved in memory at each step. After a
+kill it trains exactly like one that was never killed, but only if everything comes back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Model:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        assert state["model"]["in.weight"].data_ptr() == state["model"]["out.weight"].data_ptr(), "they are tied"
+        assert state["model"]["in.weight"].data_ptr() == state["model"]["out.weight"].data_ptr(), "not tied"
         assert state["fp8"].dtype == torch.float8_e4m3fn
         assert state["model"]["dense.weight"].dtype == torch.bfloat16
         self.net.load_state_dict(state["model"])
@@ -94,7 +94,7 @@ def main() -> None:
             with torch.no_grad():
                 before = [tensor.clone() for tensor in model.tensors()]
                 for tensor in model.tensors():
-                    tensor.zero_()  # a tear would be seen in what is loaded
+                    tensor.zero_()  # if the save still reads them, zeros show in what is loaded
                 saved.wait_memory()
                 if step % 5 == 0:
                     saved.wait()

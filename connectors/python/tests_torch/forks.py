@@ -1,4 +1,4 @@
-"""Training programs as forks of one process that has imported torch: a start takes no seconds."""
+"""Training programs as forks of one process that has imported torch, so that none imports it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 900.0  # seconds; a group that has not ended then hangs
 
 
 def free_port() -> int:
-    """Below those that the system gives to outgoing connections: rank 0 listens there later."""
+    """A free port, below those that the system gives to outgoing connections: rank 0 listens there only later."""
     while True:
         port = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 class Zygote:
-    """The process that forks them. modules: what it imports beside torch."""
+    """The process that forks the programs. modules: what it imports beside torch."""
 
     def __init__(self, *modules: str) -> None:
         self.process = subprocess.Popen(
@@ -44,12 +44,12 @@ class Zygote:
         return json.loads(self.process.stdout.readline())
 
     def start(self, program: Path, env: dict[str, str], folder: Path, log: Path, args: Sequence[str] = ()) -> int:
-        """Starts a program that prints into log; gives its process id."""
+        """Starts a program that prints into log. Returns its process id."""
         pid: int = self._ask(start=str(program), args=list(args), env=env, folder=str(folder), log=str(log))
         return pid
 
     def group(self, job: Any, world: int, program: Path, *args: str, **env: str) -> tuple[list[int], list[str]]:
-        """A group of ranks of a job from its start to its end: exit codes and what each has printed."""
+        """Runs a group of ranks of a job to its end. Returns their exit codes, and what each has printed."""
         told = {**job.env, **env, "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         logs = [job.folder / f"rank-{r}.log" for r in range(world)]
         pids = []
@@ -67,7 +67,7 @@ class Zygote:
         return ended, texts
 
     def wait(self, pids: list[int], within: float) -> list[int | None]:
-        """The exit codes; None: it has not ended."""
+        """Waits for these processes. Returns their exit codes; None: it has not ended in time."""
         codes: list[int | None] = self._ask(wait=pids, within=within)
         return codes
 

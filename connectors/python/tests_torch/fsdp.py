@@ -30,7 +30,7 @@ model(torch.zeros(1, 3)).sum().backward()
 optimizer.step()  # so that the optimizer has states
 
 loader = headrace.torch.Loader("rows", 20, max_wait=0.5)
-memory = os.environ.get("MEMORY") == "1"  # then each step is saved there
+memory = os.environ.get("MEMORY") == "1"  # True: each step is saved in memory
 ck = headrace.Checkpointer("checkpoints", loader.stream, sharded=True, keep=100, memory=memory)
 
 
@@ -63,10 +63,11 @@ for b in loader:
         sums = [t.full_tensor().sum().item() for t in model.state_dict().values()]
         saved = headrace.torch.distributed.save(ck, step, state(), storage=step % 5 == 0)
         with torch.no_grad():
-            for p in model.parameters():  # a tear would be seen in what is loaded
+            for p in model.parameters():  # if the save still reads them, that shows in what is loaded
                 p.add_(1.0)
                 p.sub_(1.0)
-        # A slot that goes to storage is pinned, and a kill in mid copy then goes back to it.
+        # Wait for storage, so that no slot is pinned. If one were, a kill during a later copy would lead
+        # back to the pinned one, and the test expects a newer step.
         saved.wait() if step % 5 == 0 else saved.wait_memory()
         print("saves", step, *sums, flush=True)
     if rank == victim and step == at:

@@ -1,7 +1,8 @@
 """Runs a training program whose rank kills itself: python killed.py PROGRAM ARGUMENTS...
 
-KILL=RANK,STEP: in the first attempt that rank ends by SIGKILL at the call of step(STEP),
-as soon as a checkpoint is there: a path like SAVED. KILLED=before: the step was not said; behind: it was.
+KILL=RANK,STEP: in the first attempt that rank ends by SIGKILL when it calls step(STEP), as soon
+as a checkpoint is there: a path that matches SAVED. KILLED=before: the step is not passed on to
+Headrace; behind: it is, and then the rank ends.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def step(self: headrace.Stream, step: int | None = None, **more: Any) -> int:
         said(self, step, **more)
     deadline = time.monotonic() + 900
     while not list(Path().glob(saved)):
-        assert time.monotonic() < deadline, "no checkpoint came"
+        assert time.monotonic() < deadline, f"no checkpoint came: {saved}"
         time.sleep(0.01)
     print(f"rank {victim} is killed", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
 """examples/ddp_clicks, accelerate_clicks and the page's program: a rank is killed, the group starts
 again, and each record is in the model once. Under torchrun and under `headrace run` each rank is a
-process that imports torch; of the groups beside an agent that runs the ranks are forks, which are
-there at once."""
+process that imports torch. In groups beside a running agent the ranks are forks, which start at
+once."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def run(job: Any, *command: str, code: int = 0) -> str:
 
 
 def forked(job: Any, zygote: Zygote, world: int, train: Path, *args: str) -> str:
-    """The group is started as any launcher does it, beside an agent that runs, and again after a
-    rank was killed. Gives what all ranks have printed."""
+    """Starts the group beside a running agent, as any launcher does, and again after a rank was
+    killed. Returns what all ranks have printed."""
     program = str(HERE / "killed.py")
     codes, texts = zygote.group(job, world, Path(program), str(train), *args, HEADRACE_ATTEMPT="0")
     assert -signal.SIGKILL in codes, "\n".join(texts) + job.logs()[-6000:]
@@ -73,8 +73,8 @@ def forked(job: Any, zygote: Zygote, world: int, train: Path, *args: str) -> str
 
 
 def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY, over_kafka: bool = False) -> None:
-    """All ranks ended alike, with each record once; so was it at every checkpoint, whose ids are
-    read from the files by the ranges of its audit."""
+    """Checks that all ranks ended with the same model, which has each record once. The same must hold
+    for every checkpoint: its ids are read from the files, by the ranges of its audit."""
     ids = torch.arange(RECORDS)
     want = (str(RECORDS), str(int(module("train").mix(ids).sum())))
     ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
@@ -170,7 +170,7 @@ def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random
         lines = (f"{i}\t{i % 2}\t0.{i % 7}\t0.{i % 5}\t0.5\tu{i % 900}\t{i % 400}\t1\n" for i in range(f, ROWS, 4))
         (job.data / f"part-{f}.tsv").write_text("".join(lines))
     job.env.update(KILL=f"{rng.randrange(2)},{rng.randint(201, 210)}", KILLED=rng.choice(["before", "behind"]))
-    # Processes that wait for a busy machine are not given up: their session is long.
+    # The session is long, so that processes on a busy machine are not taken for lost.
     patient = ["--http", "off", "--session-ttl", "20s"]
     options = ["--model", "replicated", "--max-restarts", "3", *patient, "-f", "clicks.yaml"]
     program = ["--", sys.executable, str(HERE / "killed.py"), "page.py"]

@@ -15,7 +15,7 @@ import torch
 from forks import Zygote
 
 RECORDS = 3_017
-# Processes that wait for a busy machine are not given up.
+# The session is long, so that processes on a busy machine are not taken for lost.
 PATIENT = ["--http", "off", "--session-ttl", "20s"]
 PROGRAM = str(Path(__file__).parent / "fsdp.py")
 
@@ -39,7 +39,7 @@ def run(job: Any, ranks: int, kill: str = "-1,0", killed: bool = False, **env: s
 
 
 def forked(job: Any, zygote: Zygote, ranks: int, kill: str, killed: bool) -> str:
-    """The same beside an agent that runs, with forks for ranks."""
+    """Runs the group beside a running agent. Its ranks are forks."""
     codes, texts = zygote.group(job, ranks, Path(PROGRAM), KILL=kill)
     text = "\n".join(texts)
     assert -signal.SIGKILL in codes if killed else codes == [0] * ranks, text[-6000:] + job.logs()[-3000:]
@@ -47,7 +47,7 @@ def forked(job: Any, zygote: Zygote, ranks: int, kill: str, killed: bool) -> str
 
 
 def sums(text: str, word: str) -> dict[str, set[str]]:
-    """What ranks said of each step."""
+    """What the ranks printed after `word`, by step."""
     said: dict[str, set[str]] = {}
     for step, values in re.findall(rf"{word} (\d+) (.*)", text):
         said.setdefault(step, set()).add(values)
@@ -92,8 +92,7 @@ def test_the_same_ranks_go_on_from_memory_and_another_number_from_storage(prepar
     assert (int(records), int(ids)) == (RECORDS, RECORDS * (RECORDS - 1) // 2), text
 
 
-def test_a_rank_that_has_no_part_to_save_is_told(prepared: Any) -> None:
-    """A value that is not plain is named, and so is a checkpoint of another kind."""
+def test_a_value_that_cannot_be_saved_and_a_checkpoint_of_another_kind_are_named(prepared: Any) -> None:
     prepared.up("--model", "replicated")
     prepared.headrace("dataset", "apply", "-f", str(prepared.folder / "rows.yaml"))
     said = prepared.trainer(

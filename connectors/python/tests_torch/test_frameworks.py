@@ -27,7 +27,7 @@ N = 1970  # rows: 99 batches of 20. A step takes two batches, and the last step 
 
 MODEL = """
 import os, signal, sys, tempfile
-tempfile.tempdir = None  # whom this was forked from has looked already
+tempfile.tempdir = None  # forget the folder of the process that this one was forked from
 import headrace, headrace.torch, torch
 from torch.utils.data import DataLoader
 
@@ -278,15 +278,15 @@ def test_from_memory_after_a_kill_and_from_storage_after_the_memory_is_lost(
     assert not list(copies.glob("headrace-*-restored-*"))
     at, source = text.split("went back: ")[1].split()[:2]
     assert source == "memory", text
-    # A save that overwrites the newer slot, because the older one is on its way to storage, may be
-    # torn by the kill: then the one on its way is what is left.
+    # While the older slot is on its way to storage, a save overwrites the newer one. If the kill tears
+    # that save, only the older slot is left.
     assert (first - 2) // 5 * 5 <= int(at) <= first, text
     for folder in memory.iterdir():
         shutil.rmtree(folder)  # as if the node had been started again
     text = run(0)
     at, source = text.split("went back: ")[1].split()[:2]
     assert source == "storage", text
-    # Each 5th step, or a newer one, if that one's slot was used again before storage had time for it.
+    # Each 5th step goes to storage. If its slot was used again before storage had time, a newer step goes.
     assert 5 <= int(at) <= second, text
     ids = range(n)
     whole = f"sums {[len(ids), sum(ids), sum(i * i for i in ids)]} "

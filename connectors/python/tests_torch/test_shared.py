@@ -1,4 +1,4 @@
-"""Ranks that train in step, in a job whose model is `shared`: the default, and not for them."""
+"""Ranks that train in step, in a job whose model is `shared`. That is the default, and wrong for them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_tensor_that_is_not_dense_is_named() -> None:
         _state.capture({"x": [torch.eye(3).to_sparse()]})
 
 
-def test_of_arrays_and_tensors_together_a_delta_is_made_too() -> None:
+def test_a_delta_is_made_of_arrays_and_tensors_together() -> None:
     """The base's file holds all of them as tensors."""
     deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
     state = {"t": np.zeros((50, 2), np.float32), "w": torch.zeros(3)}
@@ -95,7 +95,7 @@ def test_of_arrays_and_tensors_together_a_delta_is_made_too() -> None:
 @pytest.mark.parametrize("of", [torch.zeros, np.zeros])
 @pytest.mark.parametrize("memory", [True, False])
 def test_a_delta_of_a_table_that_grows_has_its_new_rows(of: Any, memory: bool) -> None:
-    """Rows are touched before any save has them, with bf16 beside the table."""
+    """New rows are touched before any save has them. The state also has a bf16 tensor."""
     deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
     state = {"t": of((50, 2)), "half": torch.zeros(3).bfloat16()}
 

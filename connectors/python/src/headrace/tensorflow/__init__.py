@@ -1,4 +1,4 @@
-"""Headrace for TensorFlow. Nothing of it is imported before you import it.
+"""Headrace for TensorFlow. `import headrace` alone does not import it.
 
     import headrace.tensorflow
 
@@ -14,7 +14,7 @@ File map:
 
     _elements.py    a batch as the tensors of one element, and the element_spec
     _input.py       dataset(), Input: the stream below a tf.data.Dataset
-    _chain.py       which transformations keep the batches countable
+    _chain.py       which transformations of tf.data keep one element one batch
     _cluster.py     rank and world size from TF_CONFIG
     _prefix.py      checkpoints that TensorFlow writes under a prefix, with their manifests
     _variables.py   the variables of a session as a state

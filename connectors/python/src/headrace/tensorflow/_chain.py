@@ -1,8 +1,9 @@
 """Which transformations of tf.data keep the batches countable.
 
 One element in must be one element out, in the same order: then the k-th element that was
-trained is the k-th batch of the stream, whatever was pulled ahead. Behind anything else
-nobody could say which records are in the model, so it is refused by its name.
+trained is the k-th batch of the stream, whatever was pulled ahead. After any other
+transformation nobody could say which records are in the model, so input_of() refuses it by
+its name.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def input_of(dataset: Any) -> Any:
         if len(below) != 1 or (name not in _COUNTABLE and name != "FlatMap"):
             inside = _below(at)
             if inside is None:
-                raise ValueError("this dataset does not come from headrace.tensorflow.dataset(): nothing to step")
+                raise ValueError(
+                    "this dataset does not come from headrace.tensorflow.dataset(), so its batches cannot be stepped"
+                )
             raise _uncountable(name)
         if name == "ParallelMap" and getattr(at, "_deterministic", "") == "false":
             raise ValueError(
@@ -56,7 +59,7 @@ def input_of(dataset: Any) -> Any:
 
 
 def pulls_ahead(dataset: Any) -> str:
-    """The transformation that pulls batches ahead of the model; empty: there is none."""
+    """Names the transformation that pulls batches ahead of the model; empty: there is none."""
     at = dataset
     while getattr(at, "_headrace_input", None) is None:
         name = type(at).__name__.strip("_").removesuffix("Dataset")
@@ -67,7 +70,7 @@ def pulls_ahead(dataset: Any) -> str:
 
 
 def ends_early(dataset: Any) -> bool:
-    """A take() may end the dataset, although more batches come."""
+    """Whether a take() may end the dataset although more batches come."""
     at = dataset
     while getattr(at, "_headrace_input", None) is None:
         if type(at).__name__.strip("_").removesuffix("Dataset") == "Take":
@@ -83,7 +86,7 @@ def _deterministic(dataset: Any) -> Any:
 
 
 def _below(at: Any) -> Any:
-    """The Input somewhere below, whatever lies between."""
+    """The Input below, through whatever transformations; None: there is none."""
     if (found := getattr(at, "_headrace_input", None)) is not None:
         return found
     return next((found for x in at._inputs() if (found := _below(x)) is not None), None)

@@ -20,7 +20,7 @@ class Task:
 
     type: str  # "chief", "worker", "ps", "evaluator"
     index: int
-    rank: int | None  # of a task that trains: the chief is 0, worker i is i + 1; else None
+    rank: int | None  # the chief is 0, worker i is i + 1, or i without a chief; None: it does not train
     world_size: int  # tasks that train
     servers: int  # parameter servers
 
@@ -48,7 +48,7 @@ def task(env: Mapping[str, str] | None = None) -> Task:
         return Task(kind, index, 0, 1, 0)
     chiefs = sum(sizes.get(chief, 0) for chief in CHIEFS)
     if chiefs > 1:
-        raise ValueError(f"TF_CONFIG: cluster has {chiefs} chiefs; it has one at most")
+        raise ValueError(f"TF_CONFIG: cluster has {chiefs} chiefs; it may have one at most")
     world = chiefs + sizes.get("worker", 0)
     rank = 0 if kind in CHIEFS else chiefs + index if kind == "worker" else None
     if kind in sizes and not 0 <= index < sizes[kind]:
@@ -68,8 +68,8 @@ def init_by_task() -> Trainer:
     mine = task()
     if not mine.trains:
         raise ValueError(
-            f"this is a task of type {mine.type!r}, which trains nothing: read its data with tf.data alone, so that no "
-            "record of the training data is taken by it"
+            f"this is a task of type {mine.type!r}, which trains nothing: read its data with tf.data alone. Through "
+            "Headrace it would take records away from the training"
         )
     named: dict[str, Any] = {}
     if not any(os.environ.get(name) for name in ("HEADRACE_RANK", "RANK")):

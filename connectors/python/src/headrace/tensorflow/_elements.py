@@ -1,8 +1,9 @@
 """A batch as one element of a tf.data.Dataset.
 
-tf.data takes numpy arrays from Python. A column with values of any length per row goes
-there as two arrays, and strings as one long string and two arrays of numbers; a map in
-C++ makes a RaggedTensor and a tensor of strings of them. So no row costs time in Python.
+tf.data takes numpy arrays from Python. A column with any number of values per row goes there
+as the values and their offsets, a column of strings as one long string and its offsets. A
+map, which runs in C++, makes a RaggedTensor or a tensor of strings from these. So no row
+costs time in Python.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _TYPES = {
 
 
 def element_spec(columns: Sequence[Column], numbered: bool) -> dict[str, Any]:
-    """What an element of the dataset is: column -> TensorSpec or RaggedTensorSpec. A
-    column with a mask has it beside it, as NAME.mask. The rows of a batch are not
-    known: the last one is shorter."""
+    """Describes an element of the dataset: column -> TensorSpec or RaggedTensorSpec. The
+    mask of a column is an entry of its own, NAME.mask. The number of rows is None, because
+    the last batch may be shorter."""
     spec: dict[str, Any] = {}
     for column in columns:
         dtype = _TYPES[column.dtype]
@@ -50,7 +51,7 @@ def element_spec(columns: Sequence[Column], numbered: bool) -> dict[str, Any]:
 
 
 def flat_spec(columns: Sequence[Column]) -> tuple[Any, ...]:
-    """What flat() gives."""
+    """The specs of the arrays that flat() returns."""
     out: list[Any] = []
     for column in columns:
         out += _flat_spec_of(column)
@@ -89,7 +90,7 @@ def flat(batch: Batch, columns: Sequence[Column]) -> tuple[Any, ...]:
 
 
 def assemble(columns: Sequence[Column], numbered: bool, parts: Sequence[Any]) -> Mapping[str, Any]:
-    """The element of flat()'s tensors, as element_spec() says."""
+    """Makes the element that element_spec() describes from the tensors of flat()."""
     at = iter(parts)
     element: dict[str, Any] = {}
     for column in columns:

@@ -29,7 +29,7 @@ from ._silent import Saves
 log = logging.getLogger("headrace")
 
 AGAIN = 75  # exit status: the parameter servers were lost, start this process again
-OTHERS_SECONDS = 180.0  # for the others of a group to end that has lost its model
+OTHERS_SECONDS = 180.0  # how long a chief waits for the other trainers to end when the model was lost
 _OTHERS_PAUSE = 0.5
 
 
@@ -41,15 +41,15 @@ class Trainable:
     made. RunConfig says when to save (save_checkpoints_steps or _secs) and how many
     checkpoints stay (keep_checkpoint_max).
 
-    Each checkpoint has a manifest with its records. train() goes back to the newest one
-    that has, and its records do not come again. What it cannot count it refuses: an
-    input that does not come from `headrace.tensorflow.dataset`, or goes through shuffle(),
-    batch(), repeat() and the like.
+    Each checkpoint has a manifest with its records. train() goes back to the newest checkpoint
+    that has a manifest, and the records in it do not come again. It refuses an input whose
+    batches it cannot count: one that does not come from `headrace.tensorflow.dataset`, or
+    that goes through shuffle(), batch(), repeat() and the like.
 
     memory_every: after every so many batches the variables are copied into memory
-    (docs/FLASH.md); 0: never. train() then goes back to the newest of memory and model_dir;
-    `restored_from` says which one that was: "memory", "peer" or "storage"; "": none. Not with
-    parameter servers: the model outlives its trainers there.
+    (docs/FLASH.md); 0: never. train() then goes back to the newest checkpoint of memory and
+    model_dir; `restored_from` says where it was: "memory", "peer" or "storage"; "": there was
+    none. It is refused with parameter servers, because the model outlives its trainers there.
 
     With parameter servers in TF_CONFIG: see docs/tensorflow.md.
     """
@@ -71,10 +71,10 @@ class Trainable:
         self.memory_every = memory_every
         self.restored_from = ""
         self._end: _waiting.JobEnd | None = None  # of a worker, in train_and_evaluate()
-        # What this process's model is the same as, after a train(): a checkpoint, or None for
-        # a new model, or "": one of memory; and how many batches are in it.
+        # The checkpoint that this process's model was last equal to (its prefix; None: a new
+        # model; "": a checkpoint in memory), and how many batches are in it.
         self._kept: tuple[str | None, int] | None = None
-        #: The Estimator that trains: the given one's model, with our saver.
+        #: The Estimator that trains. It has the model of the given one, and our Saver.
         self.estimator = tf.estimator.Estimator(
             self._model_fn,
             model_dir=estimator.model_dir,
@@ -105,8 +105,8 @@ class Trainable:
     ) -> Trainable:
         """Does what Estimator.train() does. If it is called again, it goes on.
 
-        Raises ValueError, CheckpointError, Fenced; of an error in reading the records it
-        raises that, not the text that TensorFlow makes of it.
+        Raises ValueError, CheckpointError, Fenced. An error in reading the records is raised as
+        it is; TensorFlow alone would raise an error of its own with the text.
         """
         trainer = init_by_task()
         self._check(trainer)
@@ -126,11 +126,11 @@ class Trainable:
     def train_and_evaluate(self, train_spec: Any, eval_spec: Any) -> None:
         """Does what tf.estimator.train_and_evaluate() does, for this process's task of TF_CONFIG.
 
-        The chief and the workers train. A parameter server serves, and ends when the
-        chief has ended; under `headrace run`, when run ends it: then call this once in
-        each task. An evaluator evaluates each new checkpoint that has its records,
-        and ends after the last one. Without TF_CONFIG this process trains, and evaluates
-        after each checkpoint, at most every `throttle_secs`.
+        The chief and the workers train. A parameter server serves until the chief has ended.
+        Under `headrace run` it serves until run ends it, so call this once in each task. An
+        evaluator evaluates each new checkpoint that has a manifest, and ends after the last
+        one. Without TF_CONFIG this process trains, and evaluates after each checkpoint, at
+        most every `throttle_secs`.
         """
         _roles.run(self, train_spec, eval_spec)
 
@@ -182,7 +182,7 @@ class _Run:
         self._sessions = 0
 
     def counted(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """input_fn, whose dataset is checked."""
+        """Returns input_fn with a check of the dataset that it returns."""
         names = set(inspect.signature(input_fn).parameters)
 
         def checked(mode: Any = None, params: Any = None, config: Any = None) -> Any:
@@ -190,7 +190,7 @@ class _Run:
             dataset = input_fn(**{name: value for name, value in told.items() if name in names})
             if not isinstance(dataset, tf.data.Dataset):
                 raise ValueError(
-                    f"input_fn gave a {type(dataset).__name__}: give a tf.data.Dataset, so that it can be counted"
+                    f"input_fn gave a {type(dataset).__name__}: give a tf.data.Dataset, whose batches can be counted"
                 )
             self.input = _chain.input_of(dataset)
             self.ends_early = _chain.ends_early(dataset)
@@ -219,8 +219,8 @@ class _Run:
             os._exit(AGAIN)
 
     def begin(self, session: Any) -> None:
-        """Makes the model of a session on the chief: it lives on the servers, or it is that
-        of the newest checkpoint, or it is new."""
+        """Makes the model of a session on the chief. It is the one that lives on the servers,
+        or that of the newest checkpoint, or a new one."""
         scaffold = self.scaffold
         assert scaffold is not None
         if self.shared and not len(session.run(scaffold.missing)):
@@ -249,7 +249,8 @@ class _Run:
         _prefix.tell_tensorflow(self.trainer, self.folder, prefix or None)
 
     def _check_model_of(self, session: Any) -> None:
-        """Servers outlive a training under `headrace run`: the model may be that of another one."""
+        """Raises CheckpointError if the servers hold the model of another training. Under
+        `headrace run` servers outlive a training."""
         assert self.scaffold is not None
         there = os.fsdecode(session.run(self.scaffold.model_of))
         if there != self.folder:
@@ -260,8 +261,9 @@ class _Run:
             )
 
     def _where_to_begin(self) -> tuple[str | None, Any]:
-        """The checkpoint to load, None: the model is new; and what it was restored as. A
-        process goes back once: a second train() loads what the first one has saved at its end."""
+        """Returns the checkpoint to load (None: the model is new), and what restore() has
+        returned, if it was called. A process restores once: a second train() loads the
+        checkpoint that the first one has saved at its end."""
         kept = self.owner._kept
         if self.shared or kept is None:
             restored = self._restored()
@@ -278,7 +280,8 @@ class _Run:
         return prefix, None
 
     def _restored(self) -> Any:
-        """The newest checkpoint, once no other process has anything of a model that is lost."""
+        """Restores the newest checkpoint. If the model was lost, it first waits until the other
+        trainers, which still train on that model, have ended."""
         deadline = time.monotonic() + OTHERS_SECONDS
         while True:
             assert self.checkpointer is not None
@@ -293,7 +296,7 @@ class _Run:
             time.sleep(_OTHERS_PAUSE)
 
     def step(self) -> None:
-        """The oldest batch is in the model."""
+        """Says that the oldest unstepped batch is in the model."""
         assert self.input is not None
         self.input.step()
 
@@ -304,7 +307,7 @@ class _Run:
         assert checkpointer is not None
         self.hear()
         with checkpointer.exact() as cut:
-            step = int(session.run(global_step))  # anew: others have trained until now
+            step = int(session.run(global_step))  # read again, because others have trained until now
             for listener in listeners:
                 listener.before_save(session, step)
             graph = bool(getattr(self.config, "checkpoint_save_graph_def", True))
@@ -337,8 +340,8 @@ class _Run:
             self._not_in_memory(error)
 
     def hear(self) -> None:
-        """Waits for the save in memory that is under way. One that failed is logged, and costs no
-        other save."""
+        """Waits for the save in memory that is under way. If it fails, that is logged, and other
+        saves go on."""
         checkpointer = self.checkpointer
         assert checkpointer is not None
         if not self.owner.memory_every:
@@ -355,7 +358,7 @@ class _Run:
         log.warning("a checkpoint was not saved in memory; training goes on: %s", error)
 
     def now(self, global_step: int) -> int:
-        """What `saved` would be of a checkpoint of now."""
+        """The value that `saved` would have after a save now."""
         return global_step if self.shared else self.trainer.last_step
 
     def end(self) -> None:
@@ -365,7 +368,7 @@ class _Run:
 
 
 class _Saver(tf.compat.v1.train.Saver):
-    """Goes back only where Headrace does."""
+    """A Saver that restores only the checkpoint that Headrace restores."""
 
     def __init__(self, run: _Run) -> None:
         # Checkpoints are removed with their manifests, by us: TensorFlow would remove
@@ -382,7 +385,7 @@ class _Saver(tf.compat.v1.train.Saver):
 
 
 class _Scaffold(tf.compat.v1.train.Scaffold):
-    """The model's Scaffold; init_op and init_fn are ours, and run what was there."""
+    """The model's Scaffold. init_op and init_fn are ours; the model's own run if the model is new."""
 
     def __init__(self, run: _Run, inner: Any) -> None:
         kept = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "summary_op")
@@ -393,7 +396,7 @@ class _Scaffold(tf.compat.v1.train.Scaffold):
         self.real_init_fn = inner.init_fn if inner is not None else None
         #: Names of the model's variables that are not there yet.
         self.missing: Any = None
-        #: They say that the model is whole, and that it is not.
+        #: Operations: mark says that the model is whole, unmark that it is not.
         self.mark: Any = None
         self.unmark: Any = None
         #: The model_dir of the chief that made the model.
@@ -515,7 +518,8 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
         def look() -> None:
             step = int(run_context.session.run(self._global_step))
             seen, self._seen = self._seen, step
-            # By steps: others may train meanwhile, and make a save due. If nobody trains, all is silent.
+            # Saves by steps: others may train meanwhile, and make a save due. If the step is that of the
+            # last look, nobody trains, and all is silent.
             due = self._saves.seconds or not run.shared or step == seen or timer.should_trigger_for_step(step)
             if due and run.now(step) not in (run.saved, 0) and self._save(run_context, step):
                 raise tf.errors.OutOfRangeError(None, None, "a listener of a save asks to stop")
@@ -523,7 +527,7 @@ class _ChiefHook(tf.compat.v1.train.CheckpointSaverHook):
         self._saves.await_batch(run.input, look)
 
     def _begins(self, step: int) -> None:
-        """A save begins, or the training."""
+        """A save begins, or the training: the next save is counted from here."""
         assert self._timer is not None
         self._timer.update_last_triggered_step(step)
         self._saves.begins()

@@ -30,8 +30,8 @@ _lock = threading.Lock()
 class Input:
     """The stream below one or more tf.data.Datasets of this process.
 
-    A new iteration goes on where the last one stopped. What that one had pulled and
-    nobody stepped is given back then, and comes again.
+    A new iteration goes on where the last one stopped. Batches that the last one had pulled
+    and nobody stepped are given back first: their records come again.
     """
 
     def __init__(self, trainer: Trainer, dataset: Dataset, rows: int, more: dict[str, Any]) -> None:
@@ -44,8 +44,8 @@ class Input:
         self._opening = threading.Lock()
         self._pulling = False
         self._asking = threading.Lock()  # held by the thread that asks the stream
-        self._pulled = Signal()  # an iteration has asked it
-        #: What ended the last iteration, if it was an error: TensorFlow tells only its text.
+        self._pulled = Signal()  # set after an iteration has asked it
+        #: The error that ended the last iteration. TensorFlow passes on only its text.
         self.error: Exception | None = None
         self.columns = self._schema()
 
@@ -87,8 +87,9 @@ class Input:
         return 0 if self._stream is None else self._stream.unstepped
 
     def give_back(self) -> int:
-        """Gives back what TensorFlow has pulled and nobody stepped; it comes again. Gives
-        the number of rows. The iterations that go on end: begin a new one."""
+        """Gives back the batches that TensorFlow has pulled and nobody stepped: their records
+        come again. Returns the number of rows. Iterations that are under way end: begin a
+        new one."""
         if self._stream is None:
             return 0
         self._turn += 1
@@ -100,12 +101,12 @@ class Input:
         return rows
 
     def ready(self, seconds: float = 0.0) -> bool:
-        """Whether the iteration gets its next element now, or the end of the input. Waits for
+        """Whether the next element of the iteration is there, or the end of the input. Waits for
         it so many seconds at most, as Stream.ready() does.
 
-        For the thread that trains, when it has stepped what it trained: a batch that is not
-        stepped counts as one that TensorFlow has pulled ahead. With take() it may wait for a
-        batch that the iteration does not ask for.
+        Call it in the thread that trains, after you have stepped all that you trained. A batch
+        that is not stepped counts as one that TensorFlow has pulled ahead, so the answer is
+        True. With take() it may wait for a batch that the iteration does not ask for.
         """
         until = time.monotonic() + seconds
         while self.stream._channel.tracked and not self.unstepped:
@@ -117,7 +118,7 @@ class Input:
                     self._asking.release()
             if not left:
                 return False
-            self._pulled.wait(min(left, 60.0))  # a lock takes no number of any size
+            self._pulled.wait(min(left, 60.0))  # a lock refuses very large timeouts
         return True
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
@@ -200,9 +201,9 @@ def dataset(
 
     Nothing is pulled ahead unless you say so with prefetch() or a parallel map(): the
     agent reads and decodes ahead in a process of its own. ``input_of(dataset)`` gives the
-    `Input`, where you say what became of the batches: ``input_of(ds).step()`` after each
-    batch. Batches may be pulled ahead; step() counts them in order. shuffle(), batch(),
-    repeat() and the like behind it are refused by input_of().
+    `Input`. Call ``input_of(dataset).step()`` after each batch that is in the model. Batches
+    may be pulled ahead; step() counts them in order. If shuffle(), batch(), repeat() or the
+    like come after dataset(), input_of() refuses them.
 
     numbered=True: each element has its batch's number as "batch_number", for
     ``step(through=number)``.
@@ -215,7 +216,7 @@ def dataset(
     """
     if more.get("tail") == "pad":
         raise ValueError(
-            'tail="pad" adds rows that are no data, and nothing here would say which: read with '
+            'tail="pad" adds rows that are no data, and a tf.data.Dataset does not say which rows these are: read with '
             'headrace.dataset(...).batches(rows, tail="pad") in a loop of your own, and multiply the loss with '
             "batch.weight"
         )

@@ -37,7 +37,7 @@ def prefix_of(manifest: Manifest) -> str:
 
 
 def bound(trainer: Trainer, folder: str) -> list[Manifest]:
-    """The checkpoints of this job there, newest first."""
+    """The checkpoints of this job in the folder that have a manifest, newest first."""
     return [
         m
         for m in _restore._candidates(trainer, folder)
@@ -46,8 +46,8 @@ def bound(trainer: Trainer, folder: str) -> list[Manifest]:
 
 
 def tell_tensorflow(trainer: Trainer, folder: str, newest: str | None = None) -> None:
-    """Makes TensorFlow's list of checkpoints say what is bound. newest: what was restored,
-    if that is not the newest one."""
+    """Writes the bound checkpoints into TensorFlow's list. newest: the checkpoint that was
+    restored, if it is not the newest one; those after it are left out."""
     prefixes = [prefix_of(m) for m in reversed(bound(trainer, folder))]
     if newest is not None and newest in prefixes:
         prefixes = prefixes[: prefixes.index(newest) + 1]
@@ -59,7 +59,7 @@ def tell_tensorflow(trainer: Trainer, folder: str, newest: str | None = None) ->
 
 
 def warn_of_unbound(trainer: Trainer, folder: str) -> None:
-    """Names checkpoints that nobody knows the records of: they are not loaded."""
+    """Warns of checkpoints that have no manifest: they are not loaded."""
     known = {prefix_of(m) for m in bound(trainer, folder)}
     for index in sorted(glob.glob(os.path.join(glob.escape(folder), NAME + "-*.index"))):
         prefix = index[: -len(".index")]
@@ -71,9 +71,10 @@ def warn_of_unbound(trainer: Trainer, folder: str) -> None:
 
 
 def make_room(prefix: str, newest: int) -> None:
-    """Before TensorFlow writes under a prefix: what an abandoned past has left there goes,
-    its manifest first. newest: the step of the newest checkpoint's manifest; to write over
-    that one is refused, because a kill meanwhile would leave none.
+    """Removes a manifest that lies under a prefix, before TensorFlow writes there. After a
+    restart from an older checkpoint, later ones may still lie there. newest: the step of the
+    newest checkpoint's manifest. It is an error to overwrite that one, because a kill
+    meanwhile would leave no checkpoint.
     """
     try:
         step = _manifest.load(prefix + _END).step
@@ -105,8 +106,8 @@ def retain(trainer: Trainer, folder: str, keep: int) -> None:
 
 
 def remove_ours(trainer: Trainer, folder: str) -> None:
-    """Removes what a save in memory has left on storage, when its process had failed: the newest
-    checkpoint of TensorFlow's is newer."""
+    """Removes checkpoints that were saved in memory, and written to storage because their process
+    had failed, if TensorFlow has written a newer one."""
     newest = next(iter(bound(trainer, folder)), None)
     for old in _retain.own(trainer, folder):
         if newest is None or old.pinned or old.frozen >= newest.frozen:

@@ -69,7 +69,7 @@ def _serve(trainable: Any) -> None:
     """Serves until the chief has ended, or until `headrace run` ends this process."""
     _server(trainable)
     if os.environ.get("HEADRACE_ENDS_SERVERS"):
-        # An end by itself would count as a loss of the model while the chief's program goes on.
+        # If it ended by itself while the chief's program goes on, run would take the model for lost.
         threading.Event().wait()
     _ended.wait(trainable.model_dir, lambda: None)
     time.sleep(STAY_SECONDS)

@@ -24,7 +24,7 @@ class Saves:
         self.begins()
 
     def begins(self) -> None:
-        """A save begins, or the training."""
+        """A save begins, or the training: the next save is counted from here."""
         self._due = time.monotonic() + self.seconds
 
     def due(self) -> bool:

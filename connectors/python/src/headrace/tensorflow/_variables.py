@@ -47,15 +47,16 @@ def assign(session: Any, state: Any, source: str) -> None:
     variables = {v.name: v for v in tf.compat.v1.global_variables()}
     if not isinstance(state, dict) or set(state) != set(variables):
         other = sorted(set(variables) ^ set(state)) if isinstance(state, dict) else ["all"]
-        raise CheckpointError(f"{source} is of another model: not in both are {', '.join(other[:5])}")
+        raise CheckpointError(f"{source} is of another model: only one of the two has {', '.join(other[:5])}")
     for name, variable in variables.items():
         value = state[name]
         if not variable.shape.is_compatible_with(value.shape):
             raise CheckpointError(
                 f"{source} is of another model: {name} has the shape {value.shape} there, and {variable.shape} here"
             )
-    # The graph is final: no op can be added. That of the first value takes any value. Two
-    # variables may have one tensor as their first value: then each has a run of its own.
+    # The graph is final, so no op can be added. But each variable has an op that assigns its
+    # first value, and any value can be fed for that tensor. If two variables begin with the
+    # same tensor, each is assigned in a run of its own.
     left = list(variables.items())
     while left:
         feed: dict[Any, Any] = {}

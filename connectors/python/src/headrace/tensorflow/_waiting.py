@@ -22,14 +22,16 @@ from headrace import _ended
 log = logging.getLogger("headrace")
 
 LOOK_SECONDS = 1.0  # from one look for the model to the next
-# After the job's end the main thread has so many seconds to end by itself: the first figure if it
-# has not begun to train, the second one if it has.
+# After the job's end the main thread has STUCK_SECONDS to end by itself if it has not begun to train,
+# and FINISH_SECONDS if it has.
 STUCK_SECONDS = 5.0
 FINISH_SECONDS = 60.0
-# For servers or a chief of a new run to come, where the file of an earlier run's end is. They may take
-# long to start, on another machine, and a worker that had ended by itself would not be started again.
+# If the folder has a file that says that a run has ended, and it may be an earlier run, a worker waits so
+# long for servers or a chief of a new run. They may take long to start, on another machine, and a worker
+# that has ended without an error is not started again.
 OLD_SECONDS = 1800.0
-# For a chief of the same `headrace run` to begin again: its program may fail after the end, and it may train twice.
+# A worker that starts after the job's end waits so long for a chief of the same `headrace run` that begins
+# again: the chief's program may fail after the end, or train twice.
 AGAIN_SECONDS = 60.0
 BEFORE = "the job ended before it began to train"
 
@@ -68,31 +70,31 @@ class JobEnd(tf.compat.v1.train.SessionRunHook):
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         self._begun = True
-        self._file.put_off(math.inf)  # the chief has begun: an old file is of an earlier run
+        self._file.put_off(math.inf)  # the chief has begun, so an old file is of an earlier run
 
     def end(self, session: Any) -> None:
         self._done.set()  # what other hooks do now may take long
 
     def check(self) -> None:
-        """Raises JobHasEnded."""
+        """Raises JobHasEnded if the job has ended."""
         if self._over.is_set():
             raise JobHasEnded
 
     def rest(self) -> None:
-        """Until the next look for the model."""
+        """Waits until the next look for the model, or until the job has ended."""
         self._over.wait(LOOK_SECONDS)
 
     def server_answered(self) -> None:
-        """A file of an earlier run says nothing as long as servers are there."""
+        """While servers answer, an old file is taken for that of an earlier run."""
         self._file.put_off()
 
     def servers_lost(self) -> None:
-        """Ends this process if they have ended with the job."""
+        """Ends this process if the servers have ended with the job."""
         if _ended.is_over(self._file, before=self._over.is_set()):
             _exit("the job and its parameter servers have ended")
 
     def _has_ended_before(self) -> bool:
-        """This worker has started after its job's end."""
+        """Whether the job had ended before this worker started, and no chief begins again."""
         if not _ended.of_this_run(self._folder):
             return False
         log.warning("the job has ended; this worker waits %g s for a chief that begins again", AGAIN_SECONDS)
@@ -114,7 +116,7 @@ class JobEnd(tf.compat.v1.train.SessionRunHook):
 
 
 def _exit(why: str) -> None:
-    """Ends this process well, from any thread."""
+    """Ends this process with status 0, from any thread."""
     log.warning("this worker ends: %s", why)
     logging.shutdown()
     with contextlib.suppress(Exception):
@@ -123,10 +125,10 @@ def _exit(why: str) -> None:
 
 
 def for_model(ready: Any, config: Any, end: JobEnd | None) -> None:
-    """Returns when the model is whole, and TensorFlow need not wait for it. ready: the Scaffold's
-    ready_for_local_init_op.
+    """Waits until the model is whole, so that TensorFlow does not wait for it. ready: the
+    Scaffold's ready_for_local_init_op.
 
-    Raises JobHasEnded, and what TensorFlow raises if the model does not come.
+    Raises JobHasEnded. If the model does not come, it raises the error that TensorFlow raises then.
     """
     patience = config.session_creation_timeout_secs
     until = time.monotonic() + patience
@@ -166,7 +168,7 @@ def for_model(ready: Any, config: Any, end: JobEnd | None) -> None:
 
 
 def _missing(session: Any, ready: Any) -> str:
-    """What the model lacks, as TensorFlow's SessionManager sees it."""
+    """Names what the model lacks, by the rules of TensorFlow's SessionManager; empty: nothing."""
     try:
         value = session.run(ready)
     except tf.errors.FailedPreconditionError as error:

@@ -31,7 +31,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
     """Says after each batch that it is in the model, and saves checkpoints with their records.
 
     dataset: the tf.data.Dataset that is given to fit(). It may pull batches ahead
-    (prefetch, parallel map); what it must not do is listed at `input_of`.
+    (prefetch, parallel map); `input_of` lists the transformations that are refused.
     checkpoints: a folder, or a `headrace.Checkpointer`; None saves nothing. every: batches
     between two checkpoints. every_secs: seconds between two, also while no batch comes. Both
     0: only when training ends. If an input without an end is silent for a minute, `every`
@@ -146,7 +146,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
             said = "'auto'" if tuned else per
             raise ValueError(
                 f"steps_per_execution={said}: Keras does not tell a callback how many batches the last execution had, "
-                "so nobody could say which records are in the model. compile(steps_per_execution=1)"
+                "so nobody could say which records are in the model. Use compile(steps_per_execution=1)"
             )
         params = self.params or {}
         if int(params.get("epochs") or 1) > 1 and params.get("steps") is None:
@@ -195,7 +195,7 @@ class HeadraceCallback(tf.keras.callbacks.Callback):
                 self._load(restored)
         self._step = self._saved = self.initial_step = trainer.last_step
         if self.restored_from in ("memory", "peer"):
-            self._saved = 0  # it is not on storage, perhaps
+            self._saved = 0  # that checkpoint may not be on storage
 
     def _load(self, restored: Restored) -> None:
         for part, variables in self._variables().items():
