@@ -25,8 +25,8 @@ COSTS = {
 }
 
 LOAD = (
-    "`load` is the machine's before the run. Above 0.5, others worked on it at the same time, and only the CPU "
-    "figures mean something. Each figure is [median, min, max] over the rounds."
+    "`load` is the machine's load before the run. Above 0.5, other programs ran at the same time, and only the CPU "
+    "figures count. Each figure is [median, min, max] over the rounds."
 )
 
 # bench/queues.py prints these.
@@ -62,21 +62,21 @@ AGES = {
     "confluent_p99_ms": "",
     "pulsar_p50_ms": "the same with pulsar-client",
     "pulsar_p99_ms": "",
-    "acknowledged_p50_ms": "the age at which the broker had acknowledged it to its producer",
+    "acknowledged_p50_ms": "age of a record when the broker has acknowledged it to the producer",
     "acknowledged_p99_ms": "",
-    "headrace_p999_ms": "999 in 1,000",
+    "headrace_p999_ms": "999 in 1,000 are younger",
     "confluent_p999_ms": "",
     "headrace_max_ms": "the oldest",
     "confluent_max_ms": "",
     "headrace_rows_per_batch": "",
     "confluent_rows_per_batch": "",
     "headrace_trainer_cores": "cores that the trainer's process kept busy",
-    "headrace_up_cores": "and `headrace up`",
-    "headrace_ready_seconds": "from its first batch until it gets nine tenths of what is written, none of it "
-    "older than a second; 3 at least",
+    "headrace_up_cores": "cores that `headrace up` kept busy",
+    "headrace_ready_seconds": "seconds from its first batch until it gets nine tenths of what is written, none of it "
+    "older than a second; at least 3",
     "confluent_trainer_cores": "",
-    "idle_up_cores": "`headrace up` while nothing is produced",
-    "idle_trainer_cores": "a trainer that waits then",
+    "idle_up_cores": "cores that `headrace up` kept busy while nothing was produced",
+    "idle_trainer_cores": "cores that a waiting trainer kept busy meanwhile",
     "load": "the machine's load before the run, of 2 cores",
     "source": "",
     "partitions": "",
@@ -100,10 +100,10 @@ BENCHES = {
     ),
     "makespan": Bench(
         "Time over ideal",
-        "The real cores of master and agents on a virtual clock, simulated trainers, 2,000,000 records; in "
-        "each of 20 seeds one worker, any, is killed and comes back seconds later. The ideal: the living, "
-        "each at its rate and never waiting. The alternative, fixed-size shards pulled in turn (a pull "
-        "costs the wire and nothing else, deaths are known at once), plays the same seeds in the same run.",
+        "The real cores of master and agents run on a virtual clock, with simulated trainers and 2,000,000 records. "
+        "In each of 20 seeds, one worker, drawn at random, is killed and comes back seconds later. The ideal: each "
+        "living worker trains at its own rate and never waits. The alternative plays the same seeds in the same run: "
+        "workers pull shards of a fixed size. A pull costs only the time on the wire, and deaths are known at once.",
         {
             "ratio": "time over ideal at 10:10:10:1, median; goal at most 1.03",
             "ratio_max": "the same, worst seed",
@@ -125,8 +125,8 @@ BENCHES = {
         "File to numpy batches",
         "TSV and JSON lines of a label, 13 numbers and 26 categories, to numpy arrays of the same shape; the "
         "contestants take turns in one run. bench/decode/contestants.py says what each does: pyarrow reads "
-        "with one thread, and its categories are hashed by numpy, cheaper than XXH64; pyarrow_raw leaves them "
-        "unhashed. Each figure is [median, min, max] over the rounds.",
+        "with one thread, and numpy hashes its categories with a function that is cheaper than XXH64; pyarrow_raw "
+        "leaves them unhashed. Each figure is [median, min, max] over the rounds.",
         {
             f"{form}_{name}": meaning
             for form in ("tsv", "json")
@@ -149,8 +149,8 @@ BENCHES = {
     "kafka": Bench(
         "Kafka to numpy batches",
         "One real broker on the same machine; topics of 4 partitions, written once: 125 float32 (500 bytes), and "
-        "the TSV and JSON records of the section above. `ordinary` is confluent-kafka as most write it: default "
-        "settings, consume(1000), each record decoded by itself. `tuned` is the best that is known in Python: "
+        "the TSV and JSON records of the section above. `ordinary` is confluent-kafka as most people use it: default "
+        "settings, consume(1000), each record decoded by itself. `tuned` is the best that we know in Python: "
         "librdkafka that never pauses, one join per batch, then np.frombuffer or pyarrow's readers. `headrace` is "
         "end to end, with leases, acks and a step per batch. bench/kafka/readers.py says what each does. Each "
         "figure is [median, min, max] over the rounds.",
@@ -180,11 +180,11 @@ BENCHES = {
     "rocketmq": Bench(
         "RocketMQ to numpy batches",
         "One real broker on the same machine with its default limit of 32 messages for one answer; topics of 4 queues, "
-        "written once: 125 float32 (500 bytes), and the TSV records of the sections above. Nobody has a fast Python "
+        "written once: 125 float32 (500 bytes), and the TSV records of the sections above. There is no fast Python "
         "client of RocketMQ, so the others are its official Go client with a pipe into Python. `ordinary` is a push "
         "consumer with the library's defaults, each record decoded by itself. `tuned` takes as many messages per pull "
-        "and per call as the library allows, joins them in Go, gathers some thousand, and uses np.frombuffer or "
-        "pyarrow's CSV reader. Their clock starts when they have got their queues. `headrace` is end to end, with "
+        "and per call as the library allows, joins them in Go, gathers some thousand in Python, and uses np.frombuffer "
+        "or pyarrow's CSV reader. Their clock starts when they have got their queues. `headrace` is end to end, with "
         "leases, acks and a step per batch. bench/rocketmq/readers.py says what each does. " + LOAD,
         {**QUEUES, "wide": "the broker gives 1,024 messages in one answer"},
     ),
@@ -192,7 +192,7 @@ BENCHES = {
         "Pulsar to numpy batches",
         "One real broker on the same machine; topics of 4 partitions, written once by the official Go producer with "
         "its defaults (batches of up to 128 KiB, not compressed): 125 float32 (500 bytes), and the TSV records of the "
-        "sections above. `ordinary` is pulsar-client, the official Python client, as most write it: receive() and "
+        "sections above. `ordinary` is pulsar-client, the official Python client, as most people use it: receive() and "
         "acknowledge() for each message, each record decoded by itself. `tuned` is batch_receive() with a receiver "
         "queue of 10,000, one cumulative acknowledgement per batch, and np.frombuffer or pyarrow's CSV reader. "
         "`headrace` is end to end, with leases, acks and a step per batch. bench/pulsar/readers.py says what each "
@@ -211,25 +211,25 @@ BENCHES = {
     **{
         f"freshness-{source}-500": Bench(
             f"Produced to batch, 500 partitions of {name}",
-            f"The same with 500 partitions of {name} on one agent, written in turn: what is due each 5 ms goes to one "
-            f"of them. A reader is measured once it gets nine tenths of the rate, and no record older than a second, "
-            f"or after 180 s. {rival}",
+            f"The same with 500 partitions of {name} on one agent. They are written in turn: the records that are due "
+            f"each 5 ms go to one of them. A reader is measured as soon as it gets nine tenths of the rate and no "
+            f"record older than a second, or after 180 s. {rival}",
             AGES,
         )
         for source, name, rival in (
             ("kafka", "Kafka", ""),
             ("pulsar", "Pulsar", "`pulsar` is pulsar-client."),
-            ("rocketmq", "RocketMQ", "Nobody has a fast Python client of RocketMQ, so Headrace runs alone."),
+            ("rocketmq", "RocketMQ", "There is no fast Python client of RocketMQ, so Headrace runs alone."),
         )
     },
     "parquet": Bench(
         "Parquet to numpy batches",
-        "Two files of 40 columns, row groups of 250,000. `numeric`: a label, 13 floats of which one value in ten is "
-        "null, 26 int64; `strings`: the same with 26 texts of 8 bytes for the int64, hashed into 2^20 buckets. The "
-        "decoder alone, into the bytes of frames of 1,024 or 65,536 rows, against pyarrow's iter_batches on one "
-        "thread into numpy arrays; pyarrow's texts come as dictionaries, whose entries numpy hashes once, cheaper "
-        "than XXH64. End to end: a trainer beside `headrace up`, batches of 1,024 rows, leases, acks and a step per "
-        "batch. All in turns. " + LOAD,
+        "Two files of 40 columns, in row groups of 250,000 rows. `numeric`: a label, 13 columns of floats in which one "
+        "value in ten is null, 26 of int64. `strings`: the same with 26 columns of texts of 8 bytes instead of int64, "
+        "hashed into 2^20 buckets. The decoder alone fills the bytes of frames of 1,024 or 65,536 rows. It is compared "
+        "with pyarrow's iter_batches on one thread, into numpy arrays; pyarrow's texts come as dictionaries, whose "
+        "entries numpy hashes once, with a function that is cheaper than XXH64. End to end: a trainer beside `headrace "
+        "up`, batches of 1,024 rows, leases, acks and a step per batch. All take turns. " + LOAD,
         {
             **{
                 f"{kind}_{key}": meaning
@@ -239,11 +239,11 @@ BENCHES = {
                     "65536_vs_pyarrow": f"records per CPU second, batches of 65,536, over pyarrow's; goal {goals[1]}",
                     "trainer_cpu_of_pyarrow": "end to end: CPU of the trainer's process over pyarrow's; "
                     "goal at most 0.25",
-                    "all_cpu_of_pyarrow": "the same with that of `headrace up`",
+                    "all_cpu_of_pyarrow": "the same with the CPU of `headrace up`",
                     "1024_cpu_s_per_million": "the decoder alone, batches of 1,024: CPU seconds per million records",
-                    "1024_pyarrow_cpu_s_per_million": "pyarrow",
-                    "65536_cpu_s_per_million": "the decoder alone, batches of 65,536",
-                    "65536_pyarrow_cpu_s_per_million": "pyarrow",
+                    "1024_pyarrow_cpu_s_per_million": "the same of pyarrow",
+                    "65536_cpu_s_per_million": "the decoder alone, batches of 65,536: CPU seconds per million records",
+                    "65536_pyarrow_cpu_s_per_million": "the same of pyarrow",
                 }.items()
             },
             "load": "the machine's load before the run, of 2 cores",
@@ -251,13 +251,13 @@ BENCHES = {
     ),
     "columnar": Bench(
         "tf.Example to batches",
-        "TFRecord of tf.Example with 40 features: a label, 13 floats, 26 texts. Our source and decoder, which list, "
-        "check both CRCs, decode and hash into the bytes of frames of 1,024 rows, against tf.data with "
-        "TFRecordDataset, batch(1024) and parse_example, which does not hash. In turns. " + LOAD,
+        "TFRecord of tf.Example with 40 features: a label, 13 floats, 26 texts. Our source and decoder list the file, "
+        "check both CRCs, decode, and hash into the bytes of frames of 1,024 rows. They are compared with tf.data: "
+        "TFRecordDataset, batch(1024) and parse_example, which does not hash. Both take turns. " + LOAD,
         {
             "vs_tf_data": "records per CPU second over tf.data's; goal 5",
             "headrace_cpu_s_per_million": "CPU seconds per million records",
-            "tf_data_cpu_s_per_million": "tf.data",
+            "tf_data_cpu_s_per_million": "the same of tf.data",
             "load": "the machine's load before the run, of 2 cores",
         },
     ),
@@ -265,7 +265,8 @@ BENCHES = {
         "Input of an Estimator",
         "A trivial Estimator of TensorFlow 2.15 that reads 40 single float features, in batches of 1,024. `tf_data` is "
         "TFRecordDataset and parse_example; Headrace reads the same TFRecord files (`tfrecord`), or the same numbers "
-        "as TSV (`tsv`). In turns, each in a process of its own. Each figure is [median, min, max] over the runs.",
+        "as TSV (`tsv`). They take turns, each in a process of its own. Each figure is [median, min, max] over the "
+        "runs.",
         {
             f"{kind}_{key}": meaning
             for kind in ("tsv", "tfrecord")
@@ -282,14 +283,13 @@ BENCHES = {
         "Pushed to trained",
         "Records of 200 bytes from a Python producer to a Python trainer: pushed to a landing with `headrace.Pusher`, "
         "and through a real Kafka with confluent-kafka, acks=all and a flush where landing commits. Landing fsyncs "
-        "each chunk and each commit before it answers; Kafka as it is shipped does not fsync. Both lie on the same "
-        "disk. `fast`: transactions of 10,000 records as fast as they go. `fresh`: 5,000 records/s, a transaction each "
-        "100 ms. In turns. " + LOAD,
+        "each chunk and each commit before it answers; Kafka with its default settings does not fsync. Both lie on the "
+        "same disk. `fast`: transactions of 10,000 records as fast as they go. `fresh`: 5,000 records/s, a transaction "
+        "each 100 ms. Both take turns. " + LOAD,
         {
             "fast_records_per_s_of_kafka": "records/s from the first push to the last batch, over Kafka's; goal 1",
-            "fresh_p50_ms_of_kafka": "age in the trainer over that of Kafka, half of the records are younger; "
-            "goal at most 1",
-            "fresh_p99_ms_of_kafka": "99 in 100 are younger; goal at most 1",
+            "fresh_p50_ms_of_kafka": "age of records in the trainer over that with Kafka, median; goal at most 1",
+            "fresh_p99_ms_of_kafka": "the same, 99th percentile; goal at most 1",
             "fast_us_per_record_of_kafka": "CPU of producer, trainer and broker or `headrace up`, over Kafka's",
             "fresh_us_per_record_of_kafka": "the same at 5,000 records/s",
             "load": "the machine's load before the run, of 2 cores",
@@ -324,33 +324,34 @@ BENCHES = {
         "its manifest is synced; `dd` copies the same slot with oflag=direct conv=fsync, in alternation, and nothing "
         "else runs. The matrices are multiplied by numpy with as many threads as there are cores. Both restores are in "
         "a new process: one as soon as there is a Checkpointer, the other when a model of that size has been built "
-        "after it. The 2,000 arrays have an odd number of bytes, so that most lie at no multiple of 64. `load` is the "
-        "machine's before the run: above 0.5, others worked on it at the same time, and the figures say little.",
+        "after it. The 2,000 arrays have an odd number of bytes, so that most do not lie at a multiple of 64. `load` "
+        "is the machine's load before the run. Above 0.5, other programs ran at the same time, and the figures mean "
+        "little.",
         {
             **{
                 f"t{count}_{name}": meaning
                 for count in (66, 2000)
                 for name, meaning in {
                     "floor_s": f"{count:,} arrays: one copy",
-                    "torch_save_blocks_times_ours": "torch.save and fsync block, over ours; goal 15",
+                    "torch_save_blocks_times_ours": "time that torch.save and fsync block, over ours; goal 15",
                     "dcp_async_save_blocks_times_ours": "the same of DCP's async_save; goal 8",
-                    "dlrover_memory_blocks_times_ours": "and DLRover's to memory, if it is installed",
-                    "save_over_floor_median": "what a save blocks over the floor; goal at most 1.05",
+                    "dlrover_memory_blocks_times_ours": "the same of DLRover's save to memory, if it is installed",
+                    "save_over_floor_median": "time that a save blocks, over the floor; goal at most 1.05",
                     "save_over_floor_p99": "the same, 99th percentile; goal at most 2",
                     "first_save_over_floor": "the first save, after prepare(); goal at most 1.15",
                     "save_beside_persist_over_floor": "a save while another checkpoint goes to storage, over a copy "
                     "with nothing beside",
                     "saves_left_out": "of these, saves that were not in memory afterwards; goal at most 0",
                     "durable_s": "from the return of save() to the bound checkpoint on storage",
-                    "durable_over_dd": "over `dd`; goal at most 0.5",
+                    "durable_over_dd": "that time over the time of `dd`; goal at most 0.5",
                     "rate_kept_while_persisting": "matrix multiplications per second while a checkpoint goes to "
                     "storage, over those with nothing beside; goal 0.95",
                     "rate_kept_while_dcp_saves": "the same while DCP's async_save goes on",
                     "map_ms": "mapping a checkpoint, ms; goal at most 1",
                     "bare_mmap_ms": "a bare mmap of the slot",
                     "restore_call_ms": "restore(), with the master's answer, when a model has been built",
-                    "copy_into_model_over_warm_copy": "the copy from the slot into the model then",
-                    "ready_over_warm_copy": "restore() and that copy; goal at most 1.3",
+                    "copy_into_model_over_warm_copy": "then the copy from the slot into the model, over a warm copy",
+                    "ready_over_warm_copy": "restore() and that copy, over a warm copy; goal at most 1.3",
                     "ready_over_warm_copy_at_once": "the same without a model to build: restore() "
                     "waits for the checksum",
                 }.items()
