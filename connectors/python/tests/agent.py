@@ -1,8 +1,8 @@
 """A scripted agent that speaks the trainer socket.
 
-The only fake in these tests: it stands where the real one would have to be
-killed, hung or made to lie at an exact moment. Records are numbered from 0 and
-record r begins at offset 10 * r of one lease.
+It is the only fake in these tests. A test uses it where it would have to kill or
+hang a real agent, or make it lie, at an exact moment. All records are of one lease
+and numbered from 0; record r begins at offset 10 * r.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class Agent:
         self.model, self.ttl_ms, self.ack, self.pong, self.protocol = model, ttl_ms, ack, pong, protocol
         self.last_step, self.refuse, self.resumed = last_step, refuse, resumed
         self.regions = regions
-        self.resume_from = resume_from  # what the job's datasets say
-        #: How long its session with the master is good, in ms, in answer to a PING, of
-        #: which None is none; None: for the TTL, as long as `pong`.
+        self.resume_from = resume_from  # as the specs of the job's datasets say
+        #: Answers a PING: for how many ms its session with the master is still good; None
+        #: sends no answer. Without this function the answer is the TTL, or none if `pong` is False.
         self.session: Callable[[dict[str, Any]], int | None] | None = None
         self.step_runs = step_runs
-        self.runs: list[int] = []  # of the STEPs
-        self.hold = False  # send no frame
-        #: What a CALL is answered, ahead of what an ordinary master says; None: that.
+        self.runs: list[int] = []  # how many steps each STEP has told
+        self.hold = False  # True: send no frame
+        #: The answer to a CALL, in place of an ordinary master's; None: the ordinary one.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
         self.silent: set[str] = set()  # calls that are not answered
         self.bound: dict[str, str] = {}  # cut -> path
@@ -126,12 +126,14 @@ class Agent:
         self._listener.listen(16)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    # What a test does.
+    # What a test calls.
 
     def wait(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
         """Waits for a condition over what was heard; fails the test in time."""
         with self.changed:
-            assert self.changed.wait_for(lambda: bool(condition()) or self.errors, seconds), f"{condition} in time"
+            assert self.changed.wait_for(lambda: bool(condition()) or self.errors, seconds), (
+                f"not true after {seconds} s"
+            )
         assert not self.errors, self.errors
         return condition()
 
@@ -148,8 +150,8 @@ class Agent:
         self._send(data, type_, stream, payload)
 
     def release(self) -> None:
-        """Sends what was held back, to who still listens."""
-        with self.changed, contextlib.suppress(OSError):  # of a socket that is closed, here or there
+        """Sends the frames that were held back, if the trainer still listens."""
+        with self.changed, contextlib.suppress(OSError):  # either side may have closed the socket
             self.hold = False
             for number in self.streams:
                 self._push(number)
@@ -164,7 +166,7 @@ class Agent:
             s.credit, self.hold = left, True
 
     def kill(self) -> None:
-        """As kill -9 of the agent."""
+        """Ends the agent as kill -9 does."""
         with self.changed:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
@@ -176,7 +178,7 @@ class Agent:
         if os.path.exists(self.path):
             os.unlink(self.path)
 
-    # The other side.
+    # What the trainer's messages lead to.
 
     def _accept(self) -> None:
         while True:
@@ -239,13 +241,13 @@ class Agent:
             return
         if type_ in (RELEASE, FORGET):
             lender = self.streams[stream].lender
-            assert lender is not None, "shared memory that nobody has offered is released"
+            assert lender is not None, "the trainer released shared memory, but none was offered"
             lender.on(type_, payload)
             return
         if type_ == STEP:
             self._run(stream, payload)
             return
-        if type_ == READY:  # all ranks have what this one has
+        if type_ == READY:  # it answers as if every rank had the rows that this one has
             self.ready = number
             self._send(connection, ROUND, stream, {"through": number, "rows": []})
             return
@@ -316,7 +318,7 @@ class Agent:
         self._send(connection, OPENED, number, {"schema": SCHEMA, "dataset_id": 3, "unit": "bytes"})
 
     def _run(self, number: int, payload: dict[str, Any]) -> None:
-        """Hears each step of a STEP by itself."""
+        """Notes each step of a STEP as a message of its own."""
         run = payload.pop("run", 1)
         assert run == 1 or (run > 1 and self.step_runs and payload["batches"] > 0 and "more" not in payload), payload
         self.runs.append(run)
@@ -329,14 +331,14 @@ class Agent:
     def _step(self, number: int, payload: dict[str, Any]) -> None:
         stream = self.streams[number]
         stream.steps.append(payload)
-        assert payload["through"] >= stream.through, "steps arrive in order"
+        assert payload["through"] >= stream.through, "a step arrived after a later one"
         stream.through = payload["through"]
         if self.ack and self.control is not None:
             self._send(self.control, ACKED, number, {"through": stream.through})
         self._finish(number)
 
     def body(self, cut: str, step: int) -> dict[str, Any]:
-        """A cut that says which step it is of, and nothing of records."""
+        """A cut that names its step and no records."""
         hello = self.hellos[-1]
         body = {
             "version": 1,
@@ -355,7 +357,7 @@ class Agent:
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
         if call["call"] == "ask":
             last = max((p["step"] for s in self.streams.values() for p in s.steps), default=self.last_step)
-            assert call["step"] <= last, "a step arrives before the cut at it is asked for"
+            assert call["step"] <= last, "the cut was asked for before its step had arrived"
             body = self.body(call["cut"], call["step"])
             return {"cut": call["cut"], "step": call["step"], "path": call["path"], "body": body}
         if call["call"] == "bind":
@@ -405,5 +407,5 @@ def poll(condition: Callable[[], Any], seconds: float = 120) -> None:
     """Waits for something that gives no signal; fails the test in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "in time"
+        assert time.monotonic() < deadline, f"not true after {seconds} s"
         time.sleep(0.002)

@@ -13,15 +13,15 @@ import pytest
 import tearing  # noqa: F401
 from agent import Agent
 
-# In the background of a shell SIGINT is ignored from the start, by what we start too.
+# A shell starts its background jobs with SIGINT ignored, and the programs that they start inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests say what the environment holds. Default sockets lie in a folder of each test:
-    two suites that run side by side never meet at one."""
+    """No HEADRACE_* variable is set unless the test sets it. Each test has its own folder for default
+    sockets, so that two suites that run side by side never use the same one."""
     for name in list(os.environ):
         if name.startswith(("HEADRACE_", "TORCHELASTIC_")) and name not in ("HEADRACE_BIN", "HEADRACE_SEED"):
             monkeypatch.delenv(name)
@@ -43,7 +43,7 @@ def folder() -> Iterator[str]:
 
 @pytest.fixture(params=["socket", "shared"])
 def way(request: pytest.FixtureRequest) -> dict[str, int]:
-    """How frames come: over the socket, or in shared memory of few regions."""
+    """How frames come: over the socket, or in shared memory with few regions."""
     return {} if request.param == "socket" else {"regions": 3}
 
 
@@ -67,7 +67,7 @@ def agents(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Randomness that a failing test prints the seed of; HEADRACE_SEED repeats it."""
+    """A random generator. A test that fails prints its seed; HEADRACE_SEED repeats it."""
     seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"HEADRACE_SEED={seed}")
     return random.Random(seed)

@@ -1,9 +1,9 @@
 """A disk that forgets what was not synced when its power fails.
 
-It stands between the program and the real files: before each call that changes a
-name or syncs something it shows what the disk would hold if the power failed now,
-once without anything that was not synced and a few times with a random part of it.
-What is written to a file is the real file's: only fsync makes it last.
+It stands between the program and the real files. Before each call that changes a
+name or syncs, it shows what the disk would hold if the power failed now: once
+without anything unsynced, and a few times with a random part of it. Writes go to the
+real file at once, but only fsync makes them last.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ Inode = Union[bytes, dict[str, int]]  # a file's bytes, or a folder's names
 
 
 class Disk:
-    """Of the folder `root`. look(what, path) is shown each crash: what the disk holds lies at path."""
+    """The disk below the folder `root`. look(when, path) is called for each power failure: path holds
+    what the disk would hold then."""
 
     def __init__(self, root: Path, shows: Path, rng: random.Random, look: Callable[[str, Path], None]) -> None:
         self.root, self.shows, self.rng, self.look = root, shows, rng, look
         self.faults: list[str] = []
         self.crashes = 0
         self._synced: dict[int, Inode] = {}
-        self._held: dict[int, int] = {}  # of each inode that was seen: its number is not given away
+        self._held: dict[int, int] = {}  # a descriptor of each inode seen, so that no new file gets its number
         self._real: dict[str, Callable[..., Any]] = {}
         self._lock = threading.RLock()
         self._busy = False
@@ -42,7 +43,7 @@ class Disk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.power_fails("behind the last call")
+        self.power_fails("after the last call")
         for name, real in self._real.items():
             setattr(os, name, real)
         for fd in self._held.values():
@@ -103,7 +104,7 @@ class Disk:
         return inode
 
     def _write(self, inode: int, to: Path, now: dict[int, Inode], kept: float) -> None:
-        """Puts one inode there as the disk has it."""
+        """Writes one inode to `to` as the disk has it: each unsynced change is kept with probability `kept`."""
         current, synced = now.get(inode), self._synced.get(inode)
         if isinstance(current, dict) or (current is None and isinstance(synced, dict)):
             to.mkdir(parents=True)

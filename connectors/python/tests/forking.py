@@ -1,9 +1,9 @@
 """Python programs as forks of a process that has imported numpy and headrace: a start takes
 an eighth of the CPU time.
 
-In all else a program is as with `python -c`: its process id, files, environment and signals are
-its own, the interpreter ends it, and it stays a zombie until it is waited for. Two processes
-fork in turn, so that two programs, one after the other, have different seeds of hash().
+In all else a program behaves as with `python -c`: its process id, files, environment and signals
+are its own, the interpreter ends it, and it stays a zombie until it is waited for. Two processes
+fork in turn, so that two programs that start one after the other have different seeds of hash().
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import types
 from collections.abc import Mapping
 from typing import IO, Any
 
-# These count when a process starts. A program that is given others is started, not forked.
+# Variables with these prefixes have an effect only when a process starts. A program whose values
+# differ from ours is started, not forked.
 AT_THE_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_", "NPY_", "NUMPY_")
 
 
@@ -38,7 +39,7 @@ def program(
     stdin: bool = False,
     within: tuple[str, ...] = (),
 ) -> Any:
-    """Starts it. within: the command that starts it; then it is no fork."""
+    """Starts a program. within: a command that starts it; then it is not forked."""
     if not within:
         server = Server.next()
         if server.at_the_start == at_the_start(env):
@@ -97,7 +98,7 @@ class Server:
 
 
 class Forked:
-    """What a subprocess.Popen is, of a program that was forked."""
+    """A program that was forked, with the methods of subprocess.Popen."""
 
     def __init__(
         self, server: Server, code: str, args: tuple[str, ...], env: dict[str, str], out: IO[bytes], stdin: bool
@@ -122,7 +123,7 @@ class Forked:
         while not text.endswith(b"\n"):
             more = self._server.recv(100)
             if not more:
-                raise RuntimeError("the process that forks programs is gone")
+                raise RuntimeError("the process that forks programs has ended")
             text += more
         return int(text)
 
@@ -136,7 +137,7 @@ class Forked:
         return self.returncode
 
     def _ready(self, within: float | None) -> bool:
-        """Whether it has ended, at the latest after that many seconds."""
+        """Whether it has ended; waits for that at most so many seconds."""
         waiting = select.poll()
         waiting.register(self._server, select.POLLIN)
         return bool(waiting.poll(None if within is None else within * 1000))
@@ -161,7 +162,8 @@ class Forked:
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
-    """Forks. In a fork it gives what the program is, otherwise None: nobody asks any more."""
+    """Forks a program for each request. In a fork it returns the program to become; in the server it
+    returns None, once nobody can ask any more."""
     programs: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
     waiting = selectors.PollSelector()  # not epoll, which forks would share
     waiting.register(control, selectors.EVENT_READ)
@@ -202,25 +204,25 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
                 assert ended is not None
                 say(asker, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
                 waiting.register(asker, selectors.EVENT_READ, pidfd)
-            else:  # it is waited for, or nobody ever will
+            else:  # its asker waits for it, or has ended
                 waiting.unregister(key.fileobj)
                 pid, asker = programs.pop(key.data)
                 os.close(key.data)
                 os.waitpid(pid, 0)
-                asker.recv(1)  # unread it would be an error of the connection there
+                asker.recv(1)  # closing with a byte unread would give the asker ECONNRESET
                 asker.close()
 
 
 def say(asker: socket.socket, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+    with contextlib.suppress(BrokenPipeError):  # the asker has ended
         asker.sendall(f"{number}\n".encode())
 
 
 def become(told: dict[str, Any]) -> types.ModuleType:
-    """Makes this process, which was forked, the program's. Gives its __main__."""
+    """Makes this fork the program's process. Returns the program's __main__."""
     import headrace._trainer
 
-    headrace._trainer._BORN = os.getpid()  # it trains, as what a trainer forks may not
+    headrace._trainer._BORN = os.getpid()  # a fork of a trainer may not train; this one may
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -237,7 +239,7 @@ def become(told: dict[str, Any]) -> types.ModuleType:
 
 
 if __name__ == "__main__":
-    ours = sys.modules["__main__"]  # nobody else holds it once there is another
+    ours = sys.modules["__main__"]  # keeps this module alive once sys.modules has the program's
     import headrace  # noqa: F401
 
     gc.freeze()

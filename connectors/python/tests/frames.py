@@ -44,7 +44,7 @@ def frame(
     names: dict[str, Any] | None = None,
     times: list[tuple[int, int]] | None = None,
 ) -> bytes:
-    """buffers[0] is $offset; each is laid at a multiple of 64."""
+    """buffers[0] is $offset; each buffer begins at a multiple of 64 bytes."""
     table_at = 64 + len(b"".join(spans))
     at = -(-(table_at + 16 * len(buffers)) // 64) * 64
     table, body = b"", b""

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Server:
-    """An S3 server with the bucket lake."""
+    """An S3 server with the bucket `lake`."""
 
     def __init__(self, program: str) -> None:
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -34,7 +34,7 @@ class Server:
         assert self.process.stdout.readline() == "done\n"
 
     def folder(self, prefix: str, into: Path) -> Path:
-        """A copy of what lies below a prefix, and of nothing else."""
+        """Copies the objects below a prefix, and nothing else."""
         shutil.rmtree(into, ignore_errors=True)
         for key in self.list(prefix):
             file = into / key[len(prefix) :]
@@ -49,7 +49,7 @@ class Server:
         assert self.process.stdout.readline() == "done\n"
 
     def age(self, key: str, by: str) -> None:
-        """Sets the time of an object back, by 1h for example."""
+        """Sets the time of an object back, for example by 1h."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print("age", f"lake/{key}", by, file=self.process.stdin, flush=True)

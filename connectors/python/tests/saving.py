@@ -1,4 +1,4 @@
-"""What tests of checkpoints share: a model that is trained a few steps, and what was asked meanwhile."""
+"""What tests of checkpoints share: training a model for a few steps, and the calls that the agent got."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ F_ADD_SEALS = 1033
 
 
 def memory(size: int, seals: int = SEAL_SHRINK | SEAL_GROW) -> tuple[int, mmap.mmap]:
-    """A descriptor of so many bytes, and the bytes."""
+    """A descriptor of shared memory of that size, and the memory."""
     fd = os.memfd_create("headrace-test", os.MFD_CLOEXEC | getattr(os, "MFD_ALLOW_SEALING", 2))
     os.ftruncate(fd, size)
     fcntl.fcntl(fd, F_ADD_SEALS, seals)
@@ -24,22 +24,22 @@ def memory(size: int, seals: int = SEAL_SHRINK | SEAL_GROW) -> tuple[int, mmap.m
 
 
 class Lender:
-    """Regions of one data connection. What is released is spoiled at once, so that an
-    array that still refers to it shows."""
+    """The regions of one data connection. A region is overwritten as soon as it is released, so that
+    a test notices an array that still refers to it."""
 
     SPOILED = 0xEE
 
     def __init__(self, regions: int, size: int = 1 << 18) -> None:
         self.most, self.size = regions, size
         self.regions: dict[int, mmap.mmap] = {}
-        self.uses: dict[int, int] = {}  # of those that the trainer has
+        self.uses: dict[int, int] = {}  # region -> use, for the regions that the trainer has
         self.count = 0
         self.lent = 0  # frames
-        self.refused = 0  # frames, since all regions were with the trainer
+        self.refused = 0  # frames, because the trainer had all regions
         self.told: list[tuple[int, int, int]] = []  # type, region, use
 
     def offer(self, connection: socket.socket, stream: int, seals: int = SEAL_SHRINK | SEAL_GROW) -> int:
-        """Tells the trainer of one more region; gives its number."""
+        """Tells the trainer of one more region; returns its number."""
         self.count += 1
         fd, self.regions[self.count] = memory(self.size, seals)
         self.uses[self.count] = 0
@@ -72,7 +72,7 @@ class Lender:
         for number, use in struct.iter_unpack("<II", body):
             self.told.append((type_, number, use))
             if self.uses.get(number) != use:
-                continue  # said twice
+                continue  # released twice
             del self.uses[number]
             if type_ == FORGET:
                 del self.regions[number]

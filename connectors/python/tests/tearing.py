@@ -1,7 +1,7 @@
-"""Whoever imports this has each save of its process looked at for tears: save() is given a
-copy of the state, and the copy is overwritten right after save() has returned. A
-checkpoint that does not hold what the state was at the call then differs from it, and the
-comparisons that tests make anyway show it."""
+"""Importing this module makes each save of the process show a torn state. save() gets a copy of
+the state, and the copy is overwritten as soon as save() has returned. If the checkpoint does
+not hold the state as it was at the call, it differs from it, and the comparisons that the
+tests make anyway fail."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _save = headrace.Checkpointer.save
 
 
 def _tearing(self: Any, step: int, state: Any, **more: Any) -> Any:
-    if callable(state) or more.get("exact"):  # the model itself, which the save reads when it likes
+    if callable(state) or more.get("exact"):  # the save may read the model itself, later
         return _save(self, step, state, **more)
     try:
         mine = copy.deepcopy(state)
-    except Exception:  # what cannot be copied is refused below
+    except Exception:  # save() itself refuses a state that cannot be copied
         return _save(self, step, state, **more)
     saved = _save(self, step, mine, **more)
     _overwrite(mine)

@@ -1,5 +1,5 @@
-"""What a framework wrote and no reader would take is refused when it is bound, not when
-somebody needs it."""
+"""Files of a framework that no restore would accept are refused at the bind, not when somebody
+needs them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_folder_is_bound_again(ck: headrace.Checkpointer, agent: Agent, dcp: P
     assert agent.bound == {cut.id: bound}
 
 
-def test_a_step_that_nobody_has_said_is_refused_at_once(ck: headrace.Checkpointer, agent: Agent, dcp: Path) -> None:
+def test_a_step_that_was_not_reported_is_refused_at_once(ck: headrace.Checkpointer, agent: Agent, dcp: Path) -> None:
     with pytest.raises(ValueError, match="step 3, but the last step that this rank has reported is 2"):
         ck.bind(3, dcp)
     assert calls(agent) == []
@@ -118,7 +118,7 @@ def test_the_files_of_a_prefix_are_one_checkpoint(ck: headrace.Checkpointer, age
     bound = ck.bind(cut, files=files)
     assert bound == str(tmp_path / "model.ckpt-7.headrace-manifest.json")
     told = {c["call"]: c["path"] for c in agent.of(CALL)}
-    assert told == {"ask": bound, "bind": bound}  # not carried: nobody else has it
+    assert told == {"ask": bound, "bind": bound}  # the cut is not carried: only the manifest has it
     found = manifest.load(bound)
     assert [file["path"] for file in found.files] == ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
     assert manifest.verify(found) is None
@@ -126,7 +126,7 @@ def test_the_files_of_a_prefix_are_one_checkpoint(ck: headrace.Checkpointer, age
     assert "model.ckpt-7.index" in str(manifest.verify(found))
 
 
-def test_what_is_no_checkpoint_of_a_prefix_is_refused_by_name(
+def test_files_that_are_no_checkpoint_of_a_prefix_are_refused_by_name(
     ck: headrace.Checkpointer, agent: Agent, tmp_path: Path
 ) -> None:
     files = prefix(tmp_path)

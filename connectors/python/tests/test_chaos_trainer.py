@@ -1,5 +1,5 @@
-"""The chaos test's own trainers end as befits what has happened to them: whoever only
-lost its agent is started again, and is no failure of the run."""
+"""How the chaos test's own trainers end. A trainer that only lost its agent ends with a status of
+its own: it is started again, and the run does not count as failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT, NO_AGENT = 7, 4
 
 
 def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Popen[bytes]:
-    """A process of the package, or code in one."""
+    """Starts the package as a process, or code in its place."""
     settings = {
         "seed": 1, "journal": os.path.join(folder, name), "sizes": [[100, 1]], "trap": None, "rank": 0, "leaves": False,
         "checkpoints": os.path.join(folder, "ck"), "archive": os.path.join(folder, "ck"), "saves": "save", "keep": 1,
@@ -41,14 +41,16 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, err.decode()
 
 
-def test_who_loses_its_agent_in_its_last_save_is_started_again(agents: Callable[..., Agent], folder: str) -> None:
+def test_a_trainer_that_loses_its_agent_in_its_last_save_is_started_again(
+    agents: Callable[..., Agent], folder: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     agent = agents(total=100, ttl_ms=3000)
     agent.silent = {"ask"}
     server = start(folder, "server", role="server", server=port)
     try:
-        # The scripted agent's records have no check of the chaos test's input.
+        # The scripted agent's records lack the check value of the chaos test's input.
         code = "from trainer import reader, __main__; reader.content = lambda b, _: (b['id'], b['id']); __main__.main()"
         trainer = start(folder, "rank-0", code, role="shared", server=port)
         poll(lambda: agent.of(CALL) or trainer.poll() is not None)
@@ -60,10 +62,10 @@ def test_who_loses_its_agent_in_its_last_save_is_started_again(agents: Callable[
         ended(server)
 
 
-def test_who_comes_back_from_memory_and_has_nothing_to_learn_saves_to_storage(
+def test_a_trainer_back_from_memory_with_nothing_left_to_learn_saves_to_storage(
     agents: Callable[..., Agent], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the broker is never told of the last records."""
+    """Otherwise the broker is never told that the last records are trained."""
     memory = os.path.join(folder, "memory")
     os.mkdir(memory)
     monkeypatch.setenv("HEADRACE_MEMORY_DIR", memory)
@@ -82,7 +84,7 @@ def test_who_comes_back_from_memory_and_has_nothing_to_learn_saves_to_storage(
     agent.answer = answer
     settings = {"role": "private", "model": "private", "memory": True, "save_every": 0, "life": 0, "restored": folder}
     code = "from trainer import reader, __main__; reader.content = lambda b, _: (b['id'], b['id']); __main__.main()"
-    # Step 3 is the last one, and goes to memory only (Saving._save).
+    # Step 3 is the last one, and is saved to memory only (Saving._save).
     trap = {"point": "sealed", "after": 3, "victims": ["self"]}
     status, err = ended(start(folder, "rank-0", code, trap=trap, **settings))
     assert (status, asked) == (-signal.SIGKILL, [1, 2, 3]), err
@@ -111,7 +113,7 @@ thread.join()
 
 
 @pytest.mark.parametrize(("argument", "status"), [("", LEFT), ("its agent is gone", NO_AGENT)])
-def test_who_leaves_says_how_it_ended(folder: str, argument: str, status: int) -> None:
+def test_the_status_of_a_trainer_says_how_it_ended(folder: str, argument: str, status: int) -> None:
     code = LEAVES.replace("sys.argv[1:]", repr(argument))
     got, err = ended(start(folder, "rank-0", code))
     assert got == status, err

@@ -27,7 +27,7 @@ def test_a_save_freezes_writes_binds_and_restores(agents: Agents, tmp_path: Path
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         step = stepped(stream, 3, weights)
         saved = ck.save(step, {"w": weights, "lr": 0.1})
-        weights += 1000  # what comes later is not in it
+        weights += 1000  # a later change is not in the checkpoint
         path = saved.wait(60)
         assert saved.done
         assert saved.error is None
@@ -132,7 +132,7 @@ def test_a_failed_write_is_told_and_leaves_nothing(agents: Agents, tmp_path: Pat
         with pytest.raises(OSError, match="No space left"):
             saved.wait(60)
         assert isinstance(saved.error, OSError)
-        ck.close()  # it was seen
+        ck.close()  # does not raise: the error was raised by wait()
     assert os.listdir(tmp_path) == []
     assert calls(agent) == ["ask", "drop"]
     assert not agent.bound
@@ -177,7 +177,7 @@ def test_a_call_is_said_again_to_an_agent_that_comes_back(agents: Agents, tmp_pa
         ck.close()
 
 
-def test_what_is_restored_is_there_after_a_power_failure(
+def test_a_restored_checkpoint_is_there_after_a_power_failure(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer may have died between the rename and the fsync of the folder."""
@@ -296,7 +296,7 @@ def test_a_step_has_left_when_the_process_is_killed_behind_it(agents: Agents) ->
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     for _ in range(5):
-        agent = agents(total=300, ack=False, pong=False)  # who answers the dead hears no more of them
+        agent = agents(total=300, ack=False, pong=False)  # writing to a dead trainer would end the reading
         done = subprocess.run([sys.executable, "-c", code], timeout=120)
         assert done.returncode == -signal.SIGKILL
         poll(lambda a=agent: len(a.of(STEP)) == 5)

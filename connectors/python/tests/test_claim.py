@@ -20,7 +20,7 @@ TOKEN = (1, 2, 40)
 
 
 def batch(*runs: tuple[int, list[int], int], rows: int | None = None) -> list[Batch]:
-    """Batches of one frame. runs: segment, where its records begin, where it ends."""
+    """Batches of one frame. runs: segment, offsets at which its records begin, offset at which it ends."""
     offsets = [o for _, begins, _ in runs for o in begins]
     spans = [
         span(len(b), b[0], end, segment=s, pass_=0, lease_from=b[0] + 9000, lease_to=end + 9000) for s, b, end in runs
@@ -47,7 +47,7 @@ def test_a_claim_names_the_records_as_the_source_does_with_the_lease_they_came_u
     assert Claim.from_data(json.loads(json.dumps(c.data()))) == c
 
 
-def test_what_comes_again_in_other_batches_is_claimed_for_the_rows_that_are_new() -> None:
+def test_of_a_batch_with_known_and_new_rows_only_the_new_rows_are_claimed() -> None:
     applied = Applied()
     [b] = batch((3, [10, 25], 40))
     applied.add(claim("clicks", b))
@@ -98,7 +98,7 @@ def test_a_claim_that_names_a_record_twice_is_refused() -> None:
         {"dataset": "clicks", "takes": [[7, 0, "day_3.tsv", 0, 40, 1, 2, 3]]},
     ],
 )
-def test_what_is_no_claim_is_refused(data: Any) -> None:
+def test_data_that_is_not_a_claim_is_refused(data: Any) -> None:
     with pytest.raises(ValueError, match="no claim"):
         Claim.from_data(data)
 
@@ -130,6 +130,6 @@ def test_whatever_comes_again_in_whatever_batches_each_record_is_in_the_model_on
                 where = [(r.segment, o) for r in got.ranges for o in begins if r.start <= o < r.end]
                 for row in part.rows.tolist():
                     model[where[row]] = model.get(where[row], 0) + 1
-                assert all(key in model for key in where), "a record was refused that is not in the model"
+                assert all(key in model for key in where), "a record was refused, but it is not in the model"
         assert set(model.values()) == {1}
         assert len(applied) <= 2 * 80

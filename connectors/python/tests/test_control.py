@@ -74,7 +74,7 @@ def test_a_trainer_that_starts_while_its_agent_is_started_again_waits_for_it(
     thread.join()
 
 
-def test_an_agent_that_stays_away_is_told(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_stays_away_is_reported(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_trainer, "AGENT_BACK_SECONDS", 0.2)
     monkeypatch.setenv("HEADRACE_AGENT", f"{folder}/left.sock")
     with socket.socket(socket.AF_UNIX) as killed:
@@ -229,7 +229,7 @@ def _stepped(stream: headrace.Stream) -> Any:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["runs", "an agent that knows none"])
-def test_steps_that_come_thick_leave_together_and_each_is_said(
+def test_steps_in_quick_succession_leave_together_and_each_is_reported(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(_outbox, "THICK", float("inf"))
@@ -238,7 +238,7 @@ def test_steps_that_come_thick_leave_together_and_each_is_said(
     control = headrace.init().control
     turn, busy, go_on = control._send, threading.Event(), threading.Event()
 
-    def send(*args: Any) -> None:  # the control thread, which does something else
+    def send(*args: Any) -> None:  # keeps the control thread busy until go_on
         busy.set()
         assert go_on.wait(60)
         turn(*args)
@@ -264,7 +264,7 @@ def test_steps_that_come_thick_leave_together_and_each_is_said(
     stream.close()
 
 
-def test_who_asks_while_steps_gather_is_answered_at_once(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_while_steps_gather_is_answered_at_once(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_outbox, "THICK", float("inf"))
     monkeypatch.setattr(_control, "LINGER", 3600.0)
     agent = agents(model="replicated", ttl_ms=3_600_000)
@@ -272,18 +272,18 @@ def test_who_asks_while_steps_gather_is_answered_at_once(agents: Agents, monkeyp
     for n in range(1, 4):
         next(stream)
         stream.step()
-        assert stream.state_dict()["step"] == n, "else it raises after a minute"
+        assert stream.state_dict()["step"] == n  # the steps left at once: LINGER is an hour
     assert [s["through"] for s in agent.of(STEP)] == [1, 2, 3]
     stream.close()
 
 
 @pytest.mark.parametrize(("model", "seconds"), [("shared", 0.01), ("replicated", 0.05), ("private", 0.05)])
-def test_where_the_model_outlives_the_process_less_steps_gather(agents: Agents, model: str, seconds: float) -> None:
+def test_steps_of_a_shared_model_gather_for_a_shorter_time(agents: Agents, model: str, seconds: float) -> None:
     agents(model=model)
     assert headrace.init().control.outbox.linger == seconds
 
 
-def test_of_steps_that_gathered_each_batch_is_resumed_with_its_own(agents: Agents) -> None:
+def test_batches_of_steps_that_gathered_are_each_resumed_with_their_own_step(agents: Agents) -> None:
     agents()
     one, run = headrace.dataset("clicks").batches(10), headrace.dataset("clicks").batches(10)
     for stream in (one, run):
@@ -293,7 +293,7 @@ def test_of_steps_that_gathered_each_batch_is_resumed_with_its_own(agents: Agent
     for n in range(1, 7):
         one._channel.said(n + 4, 1, n, 1)
     run._channel.said(8, 1, 4, 4)
-    run._channel.said(8, 1, 4, 4)  # a signal's exception came behind it
+    run._channel.said(8, 1, 4, 4)  # again: a signal's exception followed the first time
     run._channel.said(10, 1, 6, 2)
     steps = [[b["step"] for b in s._channel.resume()["batches"]][:6] for s in (one, run)]
     assert steps == [[5, 6, 7, 8, 9, 10]] * 2
@@ -312,7 +312,7 @@ def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -
         nonlocal agent
         while not done.wait(0.15):
             if not agent.of(STEP):
-                continue  # whoever is killed before anybody has found it brings nobody on
+                continue  # a kill before the trainer has found the agent tests nothing
             agent.kill()
             agent = agents(total=4000, per_frame=3, ttl_ms=8000)
 
@@ -343,7 +343,7 @@ def test_an_idle_ranks_step_is_said_again_to_a_new_agent(agents: Agents) -> None
     stream.close()
 
 
-def test_what_was_refused_on_return_is_fenced(agents: Agents) -> None:
+def test_a_stream_that_a_returning_agent_refuses_is_fenced(agents: Agents) -> None:
     first = agents(ttl_ms=5000)
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
@@ -368,7 +368,7 @@ def test_when_no_agent_comes_back_the_next_call_raises_fenced(agents: Agents, mo
 
 
 class Answered:
-    """A connection in whose socket a PONG lies."""
+    """A connection with an unread PONG in its socket."""
 
     sock, pending = None, False
 
@@ -385,7 +385,7 @@ class Answered:
 
 
 def test_an_answer_that_has_come_is_heard_before_the_agent_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter was busy for two seconds: the agent is not to blame."""
+    """The interpreter was busy for two seconds: the agent was not silent."""
     control = Control(resolve(env={}), {}, {})
     now = time.monotonic()
     control.welcome = {"model": "shared"}

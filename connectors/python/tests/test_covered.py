@@ -27,7 +27,7 @@ def test_records_after_the_last_save_are_counted_at_the_end(
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         ck.save(stepped(stream, 3, np.zeros(1)), {"w": 1}, exact=False)
         stepped(stream, 4, np.zeros(1))
-        next(stream)  # yielded, and in no model
+        next(stream)  # yielded, but in no model
         with pytest.warns(headrace.UnsteppedWarning):
             stream.close()
     assert said(caplog, UNSAVED) == []
@@ -59,7 +59,7 @@ def test_a_save_that_failed_covers_nothing(agents: Agents, tmp_path: Path, caplo
     assert [line[:28] for line in said(caplog, UNSAVED)] == ["10 records are in no checkpo"]
 
 
-def test_a_framework_s_file_covers_what_its_cut_says(
+def test_a_file_of_a_framework_covers_the_records_of_its_cut(
     agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agents(model="private")
@@ -110,7 +110,7 @@ def test_a_loop_that_only_loads_a_state_dict_is_told_what_it_does_not_save(
     assert [line[:32] for line in said(caplog, UNSAVED)] == ["20 records are in no checkpoint:"]
 
 
-def test_what_a_checkpointer_has_saved_is_not_missed_in_a_framework_s_files(
+def test_records_that_a_checkpointer_has_saved_are_not_reported_as_missing_from_a_state_dict(
     agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agents(model="private")
@@ -122,7 +122,7 @@ def test_what_a_checkpointer_has_saved_is_not_missed_in_a_framework_s_files(
     assert said(caplog, UNSAVED) == []
 
 
-def test_the_first_who_knows_how_to_save_says_it(agents: Agents) -> None:
+def test_the_first_caller_that_says_how_to_save_decides_the_advice(agents: Agents) -> None:
     agents(model="private")
     trainer = headrace.init()
     generic = carried(trainer)

@@ -139,8 +139,8 @@ def test_what_makes_a_save_whole(agents: Agents, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [ROWS, 0])
 def test_a_delta_of_a_table_that_grows_has_its_new_rows(agents: Agents, tmp_path: Path, rows: int) -> None:
-    """New rows are touched before any save has them, or not at all; the large table beside it
-    stays as it is, so that a delta is worth it."""
+    """New rows are touched before the next save, or never. The large table next to them does not
+    change, so that a delta is much smaller than a whole save."""
     agents(model="private")
     table, large = np.zeros((rows, 8), np.float32), np.ones((20 * ROWS, 8), np.float32)
     paths, copies = [], []
@@ -243,7 +243,7 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
             with pytest.raises(TypeError, match="whole numbers"):
                 ck.touch("t", [0.5])
             ck.touch("t", [])
-            ck.touch("t", [0, 3])  # the table may grow by then
+            ck.touch("t", [0, 3])  # allowed: the table may grow before the save
             step = stepped(stream, 1, np.zeros(1))
             with pytest.raises(headrace.CheckpointError, match=r"was told of row 3, and the table has 3: .*whole"):
                 ck.save(step, {"t": np.ones((3, 2))})
@@ -260,24 +260,24 @@ def test_a_failed_save_of_the_base_makes_the_next_one_whole() -> None:
 
 
 def patched(delta: _state.Captured, base: dict[str, np.ndarray]) -> np.ndarray:
-    """The table t of a delta and its base."""
+    """The table t that a delta makes of its base."""
     source = _state._Source(delta.arrays, {}, lambda name, of: base[name].copy())
     return np.asarray(_state._build(delta.tree, source)["t"])
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whichever_copy_in_memory_goes_to_storage_its_delta_is_that_copy(seed: int) -> None:
-    """Copies are taken, some of them wait for storage, newer ones take their places, some fail,
-    and rows are touched all the time, also between the copy and its way to storage."""
+    """Copies are taken. Some wait for storage, some are replaced by newer ones, some fail. Rows are
+    touched all the time, also between taking a copy and writing it to storage."""
     dice = np.random.default_rng(seed)
     rows = 300
     table, other = np.zeros((rows, 4)), np.zeros(3)
     deltas = _delta.Deltas(["t"], full_every=6, directory="/ckpt", has=lambda path: True)
-    held: dict[str, tuple[int, _state.Captured]] = {}  # in memory, by cut: the step, the copy
-    stored: dict[str, dict[str, np.ndarray]] = {}  # whole ones on storage, by cut
+    held: dict[str, tuple[int, _state.Captured]] = {}  # copies in memory: cut -> (step, copy)
+    stored: dict[str, dict[str, np.ndarray]] = {}  # whole checkpoints on storage, by cut
     met = {"delta": 0, "grown": 0, "whole": 0}
     for step in range(1, 400):
-        if dice.random() < 0.05:  # it grows
+        if dice.random() < 0.05:  # the table grows
             table = np.concatenate([table, dice.normal(size=(3, 4))])
             rows += 3
         elif dice.random() < 0.01:
@@ -297,7 +297,7 @@ def test_whichever_copy_in_memory_goes_to_storage_its_delta_is_that_copy(seed: i
             held = {c: h for c, h in held.items() if c > cut}
             delta = deltas.of_copy(cut, at, copy.tree, copy.arrays)
             if dice.random() < 0.1:
-                continue  # it could not be written
+                continue  # its write fails
             if delta is None:
                 stored[cut] = copy.arrays
                 met["whole"] += 1

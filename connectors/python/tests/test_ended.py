@@ -15,7 +15,7 @@ class Clocks:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ran = 0.0
-        self.ahead = 0.0  # what the wall clock was set by
+        self.ahead = 0.0  # seconds by which the wall clock was set ahead
         self.began = time.time()
         patch.setattr(time, "time", lambda: self.began + self.ran + self.ahead)
         patch.setattr(time, "monotonic", lambda: self.ran)
@@ -26,7 +26,7 @@ class Clocks:
 
 
 def waited(clocks: Clocks, folder: Path, at: dict[float, Callable[[], None]]) -> float:
-    """How long wait() took when these things happened at these seconds."""
+    """How many seconds wait() took. at: what happens meanwhile, by the second at which it happens."""
 
     def meanwhile() -> None:
         for when in [w for w in at if w <= clocks.ran]:
@@ -41,7 +41,7 @@ def test_a_clock_that_is_set_changes_no_end_of_a_job(
     hours: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks = Clocks(monkeypatch)
-    _ended.say(str(tmp_path))  # by the run before
+    _ended.say(str(tmp_path))  # the run before has left its file
     os.utime(tmp_path / _ended.ENDED, (clocks.began - 60, clocks.began - 60))
 
     def set_clock() -> None:
@@ -65,16 +65,17 @@ def test_a_file_of_an_earlier_run_counts_when_no_chief_has_removed_it(
 
 
 def test_only_a_file_of_this_run_is_of_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not _ended.of_this_run(str(tmp_path)), "there is none"
+    assert not _ended.of_this_run(str(tmp_path)), "there is no file"
     monkeypatch.setenv(_ended.RUN, "one")
-    assert not _ended.of_this_run(str(tmp_path)), "there is none"
+    assert not _ended.of_this_run(str(tmp_path)), "there is no file"
     _ended.say(str(tmp_path))
     assert _ended.of_this_run(str(tmp_path))
-    assert not _ended.Watch(str(tmp_path)).over(), "as a server looks: it may have started again"
+    # A watch ignores a file that was there before it: a server may have been started again.
+    assert not _ended.Watch(str(tmp_path)).over()
     for run in ("another", ""):
         monkeypatch.setenv(_ended.RUN, run)
         assert not _ended.of_this_run(str(tmp_path))
-    _ended.say(str(tmp_path))  # it says no run, as one that was started by hand
+    _ended.say(str(tmp_path))  # the file names no run, because this one was started by hand
     assert not _ended.of_this_run(str(tmp_path))
     for text in ("", "[]", '{"ended": 1}'):  # torn; of an older version
         (tmp_path / _ended.ENDED).write_text(text)
@@ -90,7 +91,7 @@ def test_an_end_stays_if_no_chief_begins_again(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_end_does_not_stay_if_a_chief_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a job whose program trains twice, and whose second worker starts before the second chief."""
+    """A program may train twice, and its second worker may start before its second chief."""
     clocks = Clocks(monkeypatch)
     _ended.say(str(tmp_path))
     seen = _ended._seen
@@ -110,8 +111,8 @@ def test_an_end_does_not_stay_if_a_chief_begins_again(tmp_path: Path, monkeypatc
 
 
 class Played(threading.Event):
-    """Passes no time by itself: while somebody waits for it, the clock moves and things happen. A thing
-    that returns True sets it."""
+    """An event on the played clock: wait() moves the clock and calls the functions of `at` that are due.
+    A function that returns True sets the event."""
 
     def __init__(self, clocks: Clocks, at: dict[float, Callable[[], object]]) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class Played(threading.Event):
 
 
 def test_an_end_is_taken_back_if_a_chief_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program of the chief fails after the end, and it is started again. A worker that trains goes on."""
+    """The chief's program fails after it has said the end, and is started again. A worker goes on training."""
     clocks, folder = Clocks(monkeypatch), str(tmp_path)
     over, limits, seen = threading.Event(), iter([60.0, 5.0]), {}
 
@@ -160,7 +161,7 @@ def test_nothing_is_followed_when_all_is_done(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_that_is_away_changes_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither does the job end then, nor does it get more time."""
+    """While the folder is away, the job does not end, and gets no more time."""
     clocks, folder = Clocks(monkeypatch), str(tmp_path)
     seen, over, were = _ended._seen, threading.Event(), []
 
@@ -197,4 +198,4 @@ def test_an_old_file_that_is_put_off_counts_later(tmp_path: Path, monkeypatch: p
     _ended.remove(str(tmp_path))
     assert not watch.over()
     _ended.say(str(tmp_path))
-    assert watch.over(), "the chief of this run has said it"
+    assert watch.over(), "the chief of this run has said the end"

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[1] / "environment.py"
 
 
 def test_checkouts_that_need_other_packages_have_a_folder_each(tmp_path: Path) -> None:
-    """The first one's is as it was when the second one has installed its own."""
+    """Installing the second one's packages leaves the first one's folder as it was."""
     env = {**os.environ, "HEADRACE_CACHE": str(tmp_path / "cache")}
 
     def python_of(checkout: str) -> Path:
@@ -32,4 +32,4 @@ def test_checkouts_that_need_other_packages_have_a_folder_each(tmp_path: Path) -
     assert os.access(first, os.X_OK)
     assert os.access(second, os.X_OK)
     assert python_of("a") == first
-    assert mark.exists(), "it was installed again"
+    assert mark.exists(), "the packages were installed again"

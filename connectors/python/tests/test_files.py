@@ -52,7 +52,7 @@ def test_each_file_has_its_parts_own_names(agents: Agents, tmp_path: Path) -> No
     assert same(headrace.load(path), state())
 
 
-def test_one_is_loaded_without_the_other_also_if_that_is_lost(agents: Agents, tmp_path: Path) -> None:
+def test_one_file_is_loaded_without_the_other_even_if_the_other_is_lost(agents: Agents, tmp_path: Path) -> None:
     path = saved(agents, tmp_path)
     os.unlink(os.path.join(path, "optimizer.safetensors"))
     of = headrace.load(path, only=["model"])
@@ -80,7 +80,7 @@ def test_a_place_that_is_no_container_is_refused(agents: Agents, tmp_path: Path)
                 ck.save(step, {"model": np.ones(3)})
             with pytest.raises(TypeError, match="files= names 'model', which is not in the state"):
                 ck.save(step, {"other": {}})
-            path = ck.save(step, {"model": {}}).wait(60)  # nothing is in it yet
+            path = ck.save(step, {"model": {}}).wait(60)  # the model is still empty
     assert headrace.load(path) == {"model": {}}
 
 

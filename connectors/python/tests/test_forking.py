@@ -73,7 +73,7 @@ def test_it_is_a_zombie_until_it_is_waited_for(start: Start) -> None:
     stat = Path(f"/proc/{process.pid}/stat")
     while stat.read_text().split()[2] != "Z":
         time.sleep(0.001)
-    os.kill(process.pid, signal.SIGKILL)  # an error, if there were no such process
+    os.kill(process.pid, signal.SIGKILL)  # raises if the process is gone
     assert process.wait(60) == 0
     assert not stat.exists()
 
@@ -126,7 +126,7 @@ def test_two_in_turn_hash_differently(tmp_path: Path) -> None:
     assert len(hashes) == (1 if os.environ.get("PYTHONHASHSEED", "random") != "random" else 2)
 
 
-def test_what_counts_at_the_start_is_heeded(tmp_path: Path) -> None:
+def test_variables_that_count_at_the_start_of_a_process_are_obeyed(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as out:
         env = {**os.environ, "PYTHONOPTIMIZE": "2"}
         process = forking.program("import sys; print(sys.flags.optimize)", (), env, out)

@@ -201,11 +201,11 @@ def test_spans_cut_at_batches_give_ranges_and_leases() -> None:
         ("pulsar:public/default/clicks@99", "ledger 5", 0),
         ("rocketmq:c/broker-a/clicks/2", "clicks", 2),
         ("files:d", "day/7", 0),
-        ("", "", 7),  # an agent that does not name it
+        ("", "", 7),  # an older agent does not name the partition
     ],
 )
 def test_a_position_has_the_partitions_own_number(identity: str, segment: str, number: int) -> None:
-    """It was the master's number of the partition, which no tool of the source knows."""
+    """It once had the master's number of the partition, which no tool of the source knows."""
     names = {"partitions": {"7": identity}, "segments": {"7/5": segment}} if identity else None
     payload = frame([np.array([40, 41], np.int64)], [span(2, 40, 42)], rows=2, per_batch=2, names=names)
     batch = Batch(_frame.parse(aligned(payload), (), _frame.Names()), 0, 2, None, 1)

@@ -1,6 +1,6 @@
-"""No room for a checkpoint: the save says so, the training goes on, nothing half
-counts, and the next save works once there is room. (Of the data file itself:
-tests/integration/test_full_disk_real.py.)"""
+"""No room for a checkpoint: the save says so, training goes on, no partial checkpoint counts,
+and the next save works once there is room. A disk that is full for the data file itself:
+tests/integration/test_full_disk_real.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a devic
 
 
 class Disk:
-    """Has no room at one place. What is written to /dev/full fails as on a disk that is full."""
+    """Has no room for one kind of call, named by `full`. Writing to /dev/full fails as on a full disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.patch, self.full = monkeypatch, ""
@@ -131,7 +131,7 @@ def test_a_step_that_is_saved_again_without_room_leaves_the_checkpoint_as_it_was
         disk.full = ""
         left = {p.name: p.read_bytes() for p in Path(old).iterdir() if not p.is_symlink()}
         assert left == before
-        assert calls(agent) == ["ask", "bind", "ask"]  # and its cut is not dropped
+        assert calls(agent) == ["ask", "bind", "ask"]  # no drop: the checkpoint before has the same cut
         assert ck.save(step, {"w": np.ones(2000)}).wait(60) == old
         assert len(os.listdir(old)) == 2
         restored = ck.restore()

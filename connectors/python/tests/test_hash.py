@@ -1,4 +1,4 @@
-"""hash64 is XXH64 of salt, 0x1F and the value, in Go and here alike."""
+"""hash64 is XXH64 of salt, 0x1F and the value, in Go and in Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_shapes_and_kinds_of_arrays() -> None:
 
 
 @pytest.mark.parametrize("value", [1, 1.5, None, [1, 2], np.arange(3)])
-def test_numbers_have_no_one_spelling(value: object) -> None:
+def test_numbers_are_refused_because_they_have_more_than_one_spelling(value: object) -> None:
     with pytest.raises(TypeError, match="str or bytes"):
         headrace.hash64(value)
 

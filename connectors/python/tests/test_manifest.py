@@ -30,7 +30,7 @@ def test_good_manifests_are_read_and_written_the_same(vector: dict[str, Any]) ->
     assert sum(f["size"] for f in read.files) == vector.get("bytes", 0)
     fields = dict(read.fields)
     del fields["crc64nvme"]
-    # Every number and text comes back as it was: what is sealed again reads the same.
+    # Every number and text comes back as it was: sealing the fields again gives the same manifest.
     assert json.loads(_publish.seal(fields)) | {"crc64nvme": ""} == read.fields | {"crc64nvme": ""}
 
 
@@ -55,7 +55,7 @@ def test_bad_manifests_do_not_count(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("vector", INSIDE, ids=lambda v: v["file"])
-def test_what_is_inside_of_a_cut_is_left_to_the_master(vector: dict[str, Any]) -> None:
+def test_the_content_of_a_cut_is_left_to_the_master(vector: dict[str, Any]) -> None:
     assert manifest.load(str(VECTORS / vector["file"])).cut["datasets"]
 
 
@@ -88,7 +88,7 @@ def test_no_change_of_a_manifests_bytes_goes_unseen(tmp_path: Path, rng: random.
         if bytes(data) != before:
             with pytest.raises((manifest.Damaged, manifest.Newer)):
                 manifest.load(str(path))
-                pytest.fail(f"change {n}: {bytes(data)!r}")
+                pytest.fail(f"change {n} of the manifest went unseen: {bytes(data)!r}")
 
 
 def test_nesting_without_end_is_damage(tmp_path: Path) -> None:

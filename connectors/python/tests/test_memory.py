@@ -36,7 +36,7 @@ def seed() -> int:
 
 
 def written(memory: Memory, state: Any, number: int) -> str:
-    """A complete checkpoint in one of the slots. Gives the slot's path."""
+    """Writes a complete checkpoint into one of the slots. Returns the slot's path."""
     copy = memory.copy(_state.flatten(state))
     cut = {"id": f"{number:016x}", "order": number, "epoch": 1}
     fields = {"cut": cut, "step": number, "created": "", "state": {"tree": copy.tree}}
@@ -58,7 +58,7 @@ def test_a_checksum_of_parts_is_that_of_the_whole() -> None:
     assert _checksum.of(data, 10, 10, 2) == crc64(b"")
 
 
-def test_a_checksum_that_nobody_wants_any_more_ends() -> None:
+def test_a_checksum_that_is_given_up_ends() -> None:
     with pytest.raises(_checksum.Stopped):
         _checksum.of(bytes(10), 0, 10, 2, lambda: True)
 
@@ -84,7 +84,7 @@ def test_each_array_is_copied_to_its_place_by_any_number_of_threads(monkeypatch:
         assert layout.shape == _image.shape(flat)
 
 
-def test_what_fails_in_a_thread_is_raised() -> None:
+def test_an_error_of_a_copying_thread_is_raised() -> None:
     def run(job: int) -> None:
         if job == 3:
             raise KeyError(job)
@@ -103,7 +103,7 @@ def test_nothing_is_copied_any_more_when_a_signal_ends_it() -> None:
             rings_now.set()
             signal.raise_signal(signal.SIGALRM)
         begun.set()
-        assert rings_now.wait(60)  # each of the two has one of the jobs
+        assert rings_now.wait(60)  # by now each of the two threads has a job
         time.sleep(0.05)
         ended.set()
 
@@ -129,7 +129,7 @@ def test_a_slot_that_was_compared_stays_as_it_was_until_the_restore(folder: Fold
     verified.begin([found], all_=True)
     verified.wait()
     manifest = _memory.InMemory(found.path, found.fields, slot=found.slot, verified=verified)
-    for number in (2, 3, 4):  # each would use the slot again, if it were not pinned
+    for number in (2, 3, 4):  # one of them would overwrite the slot if it were not pinned
         written(writer, {"w": np.full(100_000, -number)}, number)
     assert manifest.fault() is None
     tree, arrays = manifest.load()
@@ -143,7 +143,7 @@ def test_only_the_newest_that_is_whole_is_compared_unless_a_group_needs_all(fold
     writer = Memory(folder, 0, 3)
     paths = {number: written(writer, {"w": np.full(10_000, number)}, number) for number in (1, 2, 3)}
     writer.close()
-    with open(paths[3], "r+b") as file:  # one bit of the newest
+    with open(paths[3], "r+b") as file:  # flip one bit of the newest
         file.seek(_slots.PAGE * 2 + 100)
         byte = file.read(1)[0]
         file.seek(_slots.PAGE * 2 + 100)
@@ -161,12 +161,12 @@ def test_only_the_newest_that_is_whole_is_compared_unless_a_group_needs_all(fold
         assert verified.fault(found[2]) is None
         verified.close()
         free = Memory(folder, 0, 3)
-        assert all(locked(free, path) for path in paths.values()), "a slot stays pinned"
+        assert all(locked(free, path) for path in paths.values()), "a slot is still pinned"
         free.close()
 
 
 def locked(memory: Memory, path: str) -> bool:
-    """The slot could be written now."""
+    """Whether the slot could be locked, and so written, now."""
     (slot,) = [s for s in memory._slots.values() if s.path == path]
     if not slot.lock():
         return False
@@ -178,8 +178,8 @@ def locked(memory: Memory, path: str) -> bool:
 def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
     folder: Folder, room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program may keep what it has restored. A kill in mid copy then leaves the checkpoint before,
-    if there is room for a third copy; else what was restored."""
+    """A program may keep the arrays that it has restored, and they stay in their slot. If it is killed in
+    mid copy, the checkpoint before is left if there is room for a third slot, else the restored one."""
     killed = Memory(folder, 0, 2)
     for number in (1, 2):
         written(killed, {"w": np.full(10_000, number)}, number)
@@ -191,7 +191,7 @@ def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
     memory = Memory(folder, 0, 2)
     for number in (3, 4, 5):
         assert (arrays["w"] == 2).all()
-        if number == 5:  # nothing is used any more
+        if number == 5:  # the program lets go of what it has restored
             del arrays
         with pytest.raises(InterruptedError):
             memory.copy(_state.flatten({"w": np.full(10_000, -1)}), halfway=dies)
@@ -206,7 +206,7 @@ def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
     assert not _memory._restored
 
 
-def test_a_new_file_whose_maker_was_killed_goes_with_the_next_start(folder: Folder) -> None:
+def test_an_unfinished_slot_of_a_killed_process_is_removed_at_the_next_start(folder: Folder) -> None:
     left = Path(folder.slot(0, 1) + _memory.NEW)
     left.write_bytes(bytes(1000))
     Memory(folder, 0, 2).close()
@@ -238,7 +238,7 @@ def test_the_layout_of_the_first_save_is_ready_when_memory_is_warm(folder: Folde
     memory.close()
 
 
-def test_memory_that_is_to_be_warm_later_does_not_delay_the_end(folder: Folder) -> None:
+def test_a_delayed_warm_up_of_memory_does_not_delay_the_end(folder: Folder) -> None:
     memory = Memory(folder, 0, 2)
     memory.warm(1 << 20, delay=3600)
     memory.close()

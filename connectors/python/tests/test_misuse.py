@@ -161,9 +161,9 @@ def test_a_method_that_a_dataset_does_not_have_names_the_one_that_was_meant() ->
 def test_two_threads_that_ask_at_the_same_time_are_told_that_one_may(agents: Agents) -> None:
     agents()
     with headrace.dataset("clicks").batches(10) as stream:
-        with stream._feed.asking, concurrent.futures.ThreadPoolExecutor(1) as other:  # this thread is inside next()
+        with stream._feed.asking, concurrent.futures.ThreadPoolExecutor(1) as other:  # as if this thread were in next()
             with pytest.raises(headrace.HeadraceError, match="one thread at a time may"):
                 other.submit(next, stream).result(60)
-        with concurrent.futures.ThreadPoolExecutor(1) as other:  # one after the other may
+        with concurrent.futures.ThreadPoolExecutor(1) as other:  # allowed: one after the other
             assert len(other.submit(next, stream).result(60)) == 10
         stream.step()

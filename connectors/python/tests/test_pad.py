@@ -31,7 +31,7 @@ def test_a_short_batch_is_filled_up_with_its_own_rows_and_weight_0(agents: Agent
     assert short["text"].tolist() == [f"r{i}" for i in list(range(40, 50)) * 2]
     assert short.mask("dense").shape == (20, 3)
     assert short.mask("dense")[:10].tolist() == short.mask("dense")[10:].tolist()
-    assert [d["id"] for d in short.to_dicts()] == list(range(40, 50))  # no row that was added
+    assert [d["id"] for d in short.to_dicts()] == list(range(40, 50))  # without the rows that fill it up
     assert short.offsets.shape == (10,)
 
 

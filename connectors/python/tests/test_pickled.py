@@ -19,7 +19,7 @@ LOADED: list[int] = []
 
 
 class Forest:
-    """As scikit-learn's: arrays and settings in an object. It says when it is unpickled."""
+    """An object of arrays and settings, as scikit-learn has. LOADED tells when one is unpickled."""
 
     def __init__(self, trees: int) -> None:
         self.trees, self.values = trees, np.arange(trees)
@@ -37,9 +37,9 @@ def test_an_object_goes_into_a_file_of_its_own_and_is_loaded_only_when_asked(age
         headrace.Checkpointer(tmp_path, stream, pickle=["m.0"]) as ck,
     ):
         saved = ck.save(stepped(stream, 1, np.zeros(1)), {"m": [forest, np.ones(3)], "lr": 0.1})
-        forest.trees = 99  # what is saved is what it was at the call
+        forest.trees = 99  # a later change is not saved
         path = saved.wait(60)
-    LOADED.clear()  # of the copies that the test itself makes
+    LOADED.clear()  # the test's own copies have filled it
     assert sorted(os.listdir(path)) == ["headrace-manifest.json", "state-m_0.pickle", "state.safetensors"]
     m = manifest.load(os.path.join(path, manifest.FILE_NAME))
     assert manifest.verify(m) is None
@@ -90,7 +90,7 @@ def test_a_place_that_is_not_there_and_what_cannot_be_pickled_are_refused() -> N
 
 
 def test_a_state_without_pickles_is_as_it_was(agents: Agents, tmp_path: Path) -> None:
-    """An older version still reads it."""
+    """An older version of headrace still reads it."""
     agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         path = ck.save(stepped(stream, 1, np.zeros(1)), {"w": np.ones(3)}).wait(60)

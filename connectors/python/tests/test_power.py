@@ -27,8 +27,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disk(tmp_path: Path, root: Path, rng: random.Random) -> Disks:
-    """A disk on which, whenever the power fails, every manifest is that of a whole
-    checkpoint, and every checkpoint that the master takes for bound is there."""
+    """A disk that checks, at each power failure: every manifest belongs to a whole checkpoint, and
+    every checkpoint that the master counts as bound is there."""
 
     def watched(agent: Agent) -> Disk:
         def look(when: str, left: Path) -> None:
@@ -38,7 +38,7 @@ def disk(tmp_path: Path, root: Path, rng: random.Random) -> Disks:
             assert [fault for m in found if (fault := manifest.verify(m))] == []
             there = {m.cut_id: str(root / os.path.relpath(m.path, left)) for m in found}
             lost = {cut: path for cut, path in agent.bound.items() if there.get(cut) != path}
-            assert not lost, "bound, and not there"
+            assert not lost, "bound, but not there after the power failure"
 
         return Disk(root, tmp_path / "crashes", rng, look)
 
@@ -48,7 +48,7 @@ def disk(tmp_path: Path, root: Path, rng: random.Random) -> Disks:
 def test_power_loss_at_every_call_leaves_what_is_bound_and_nothing_half(
     agents: Agents, disk: Disks, root: Path
 ) -> None:
-    """Of saves into folders that nobody has made yet, and of the removal of old ones."""
+    """The calls of saves into folders that do not exist yet, and of removing old checkpoints."""
     agent = agents(model="private", total=300)
     with headrace.dataset("clicks").batches(10) as stream, disk(agent) as crashing:
         with headrace.Checkpointer(root / "new" / "a" / "b", stream, keep=2) as ck:
@@ -109,7 +109,7 @@ def test_a_folder_above_that_this_user_may_not_open_hinders_no_save(
     monkeypatch.setattr(_durable, "sync", sync)
     _durable.make_folder(str(root / "new" / "a"))
     closed = root
-    with pytest.raises(PermissionError):  # what was made in it would not last
+    with pytest.raises(PermissionError):  # a folder made in it would not survive a power failure
         _durable.make_folder(str(root / "other" / "a"))
 
 

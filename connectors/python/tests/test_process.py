@@ -1,4 +1,4 @@
-"""What only a process of its own can show: kills, forks, exits."""
+"""Tests that need a process of their own: kills, forks, exits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ time.sleep(100_000)
 
 
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agents: Agents) -> None:
-    """When, is said in test_watchdog.py, where no machine is slow."""
+    """test_watchdog.py tests at which moment, with invented times."""
     agent = agents(ttl_ms=5000)
     process = trainer(HOLDING)
     assert process.stdout is not None
@@ -61,14 +61,14 @@ def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None
 
 
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_silent_when_its_session_ends(agents: Agents) -> None:
-    """However short the time is in which it is silent: a later PING would be answered."""
+    """A short silence is enough: this agent would answer a later PING."""
     agent = agents(ttl_ms=60_000)
     times: list[int] = []
 
     def session(ping: dict[str, Any]) -> int | None:
         times.append(ping["t"])
         if len(times) == 1:
-            return 1  # it was cut off from the master long ago
+            return 1  # the agent lost its master long ago: its session ends in 1 ms
         return agent.ttl_ms if times[-1] - times[0] > 10e9 else None
 
     agent.session = session
@@ -106,8 +106,8 @@ while True:
 """
 
 
-# Where the next batches lie when the process stops: in its socket, or in a frame that
-# it has begun.
+# per_frame decides where the next batch is when the process stops: 1: in its socket; 2: in the
+# frame that it is already reading.
 @pytest.mark.parametrize("per_frame", [1, 2])
 @pytest.mark.parametrize("model", ["shared", "private"])
 def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_answered(
@@ -137,7 +137,7 @@ def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_
     process.kill()
     process.communicate()
     assert word == "yielded"
-    assert answers, "a batch was yielded before an answer"
+    assert answers, "a batch was yielded, but no PING was answered before"
     assert float(when) >= answers[0]
 
 
@@ -150,7 +150,7 @@ def test_a_trainer_that_wakes_after_its_ttl_and_finds_no_agent_ends_without_anot
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     agent.wait(lambda: agent.streams[1].sent == 2)
     agent.pong = False
-    time.sleep(3)  # the TTL
+    time.sleep(3)  # longer than the TTL
     process.send_signal(signal.SIGCONT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
@@ -223,7 +223,7 @@ def test_a_trainer_that_forks_keeps_its_stream_and_the_child_gets_none(agents: A
 
 
 def test_the_end_of_a_trainer_is_seen_though_its_child_lives(agents: Agents, folder: str) -> None:
-    """A forked child lets go of the sockets: the agent must see its trainer's end at once."""
+    """A forked child closes the sockets that it inherits, so that the agent sees its trainer's end at once."""
     agent = agents()
     code = (
         "import headrace, os, time\n"
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
     agent.hold = True
     code = (
         "import headrace, signal\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with it ignored\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with SIGINT ignored\n"
         "with headrace.dataset('clicks').batches(10) as stream:\n"
         "    print('waiting', flush=True)\n    next(stream)\n"
     )
@@ -332,7 +332,7 @@ def test_a_program_for_one_process_refuses_several_ranks(agents: Agents) -> None
     )
     assert "docs/torch.md" in said
     assert "docs/tensorflow.md#parameter-servers" in said
-    with pytest.raises(SystemExit):  # also if the process is attached already
+    with pytest.raises(SystemExit):  # again, now that the process is attached
         headrace.init(alone=True)
 
 

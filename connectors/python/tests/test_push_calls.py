@@ -1,4 +1,4 @@
-"""How a pusher calls a master: with a master that is played here."""
+"""How a pusher calls a master. The master is played here, so that it can fail at an exact call."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ LAYOUT = {"partitions": 1, "chunk_bytes": 1, "max_chunk_bytes": 1 << 26, "max_re
 
 
 class Played(ThreadingHTTPServer):
-    """A master that takes everything. The next calls whose page is in `cut` are not answered."""
+    """A master that takes everything. For each page in `cut` it closes the connection of the next call
+    without an answer."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Page)
         self.cut: list[str] = []
-        self.held: dict[str, threading.Event] = {}  # these pages wait for it
-        self.holding = threading.Event()  # one waits
-        self.refused: list[str] = []  # these pages
-        self.busy: list[str] = []  # the next calls of these pages
-        self.missing: list[str] = []  # these pages: it is of an older version
+        self.held: dict[str, threading.Event] = {}  # page -> the event that its calls wait for
+        self.holding = threading.Event()  # set when a call waits
+        self.refused: list[str] = []  # pages that refuse every call
+        self.busy: list[str] = []  # pages that answer their next call with "busy"
+        self.missing: list[str] = []  # pages that a master of an older version does not have
         self.calls: list[str] = []
         self.paths: list[str] = []
         self.bodies: list[bytes] = []
         self.locator = "1 key 1 1 00000000"
-        self.layout: dict[str, Any] = {}  # in place of LAYOUT's
+        self.layout: dict[str, Any] = {}  # replaces values of LAYOUT
 
     def answer(self, path: str) -> dict[str, Any]:
         if path.endswith("/layout"):
@@ -102,7 +103,7 @@ def test_a_commit_may_take_long_and_a_master_that_is_gone_is_found(
         assert self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         options = [self.sock.getsockopt(socket.IPPROTO_TCP, o) for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
         assert options == [10, 5]
-        # It would end the connection of a chunk that waits for room at the master.
+        # With TCP_USER_TIMEOUT, a chunk that waits for room at the master would lose its connection.
         assert self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
         wait = self.sock.gettimeout()
         reply = getresponse(self)
@@ -111,8 +112,8 @@ def test_a_commit_may_take_long_and_a_master_that_is_gone_is_found(
 
     monkeypatch.setattr(http.client.HTTPConnection, "getresponse", watched)
     with headrace.Pusher("clicks") as pusher:
-        for n in range(2):  # over the same connection
-            played.cut = ["commit"]  # the connection ends: asked again
+        for n in range(2):  # the second transaction uses the same connection
+            played.cut = ["commit"]  # the connection ends, so the pusher asks again
             with pusher.begin(f"t{n}") as t:
                 t.push(b"v")
             assert t.done == headrace.Pushed(f"t{n}", False, 1)
@@ -134,7 +135,7 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(
     played: Played, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     with headrace.Pusher("clicks") as pusher:
-        if limit == "bytes":  # of five, and a comma
+        if limit == "bytes":  # five locators and one more comma fit
             monkeypatch.setattr(_push, "MOST_COMMIT", len(json.dumps({"locators": [played.locator] * 5})) + len(", "))
         else:
             monkeypatch.setattr(_push, "MOST_CHUNKS", 5)
@@ -143,12 +144,12 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(
                 t.push(b"v")
         t = pusher.begin("six")
         with pytest.raises(headrace.PushError, match=r"'six' has 6 chunks.*make landing\.chunk in the spec"):
-            for _ in range(6 + _push._STAGING + 1):  # so many may be on their way before it is known
+            for _ in range(6 + _push._STAGING + 1):  # so many chunks may leave before the pusher knows
                 t.push(b"v")
         assert played.calls.count("chunks") <= 5 + 6 + _push._STAGING
         with pytest.raises(headrace.PushError, match="transaction 'six' has 6 chunks"):
             t.commit()
-        # Of several processes: their chunks together.
+        # A commit of chunks that several processes have staged has the same limit.
         pusher.commit("together", [played.locator] * 5)
         with pytest.raises(headrace.PushError, match="transaction 'together' has 6 chunks"):
             pusher.commit("together", [played.locator] * 6)
@@ -156,7 +157,7 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(
 
 
 def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
-    """Runs it, and gives what waits for its end and returns what it has raised."""
+    """Runs `do` in a thread. Returns a function that waits for its end and returns what it has raised."""
     raised: list[BaseException | None] = [None]
 
     def run() -> None:
@@ -170,14 +171,14 @@ def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
 
     def end() -> BaseException | None:
         thread.join(120)
-        assert not thread.is_alive(), "it does not end"
+        assert not thread.is_alive(), "the call has not ended"
         return raised[0]
 
     return end
 
 
 def landed(played: Played) -> tuple[dict[str, Any], list[bytes]]:
-    """What the last call of `land` has named, and its chunks."""
+    """What the last call of `land` has named, and the chunks that it carried."""
     head, body = int(played.paths[-1].partition("?head=")[2]), played.bodies[-1]
     named, rest = json.loads(body[:head]), body[head:]
     heads = [rest[28 * i : 28 * (i + 1)] for i in range(len(named["partitions"]))]
@@ -203,7 +204,7 @@ def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
         t = pusher.begin("t")
         for i in range(7):  # ten records fill a chunk
             t.push(b"%d" % i, key="abcdef"[i % 6])  # in two partitions
-        played.cut = ["land"]  # the connection ends: asked again
+        played.cut = ["land"]  # the connection ends, so the pusher asks again
         assert t.commit() == headrace.Pushed("t", False, 1)
         assert played.calls == ["layout", "land", "land"]
         assert played.bodies[1] == played.bodies[2]
@@ -220,7 +221,7 @@ def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
         named, chunks = landed(played)
         assert named["locators"] == [played.locator]
         assert chunks == [chunk_of(*[b"%d" % i for i in range(9, 14)])]  # the first nine took 63 bytes at most
-        # Beside a chunk that is on its way the rest is staged.
+        # While another chunk is on its way, the rest is staged instead.
         played.calls.clear()
         played.held["chunks"] = threading.Event()
         w = pusher.begin("w")
@@ -229,13 +230,13 @@ def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
         assert played.holding.wait(120)
         played.holding.clear()
         ended = in_thread(w.commit)
-        assert played.holding.wait(120)  # the second one has come, while the first one waits
+        assert played.holding.wait(120)  # the second chunk has come while the first one waits
         played.held.pop("chunks").set()
         assert ended() is None
         assert played.calls == ["chunks", "chunks", "commit"]
     played.layout["land_bytes"] = 20
     with headrace.Pusher("clicks") as pusher:
-        for records, last in ((2, "land"), (3, "commit")):  # of 7 bytes at most
+        for records, last in ((2, "land"), (3, "commit")):  # a record counts 7 bytes at most: 14, and 21
             with pusher.begin() as t:
                 for _ in range(records):
                     t.push(b"v")
@@ -264,7 +265,7 @@ def test_after_a_commit_in_one_call_was_lost_the_rest_can_be_staged(played: Play
 def test_a_transaction_goes_on_with_a_master_of_an_older_version(played: Played) -> None:
     played.layout = {"chunk_bytes": 1000, "land_bytes": 1000}
     with headrace.Pusher("clicks") as pusher:
-        for name in ("t", "u"):  # the layout is asked for again before the second one
+        for name in ("t", "u"):  # before "u" the pusher asks for the layout again
             t = pusher.begin(name)
             t.push(b"a")
             played.layout["land_bytes"] = 0
@@ -286,7 +287,7 @@ def test_patience_ends_a_call_that_the_master_does_not_answer(played: Played, pa
         if page == "commit":
             t.push(b"v")
             t.stage()
-        pusher._master.patience = 0.2  # now, because the calls before are answered
+        pusher._master.patience = 0.2  # not earlier: the calls before this one must succeed
         if page != "commit":
             t.push(b"v")
         error = in_thread(t.commit)()
@@ -296,7 +297,7 @@ def test_patience_ends_a_call_that_the_master_does_not_answer(played: Played, pa
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that moves only when the test sets it."""
 
     now = 0.0
 
@@ -336,7 +337,7 @@ def test_close_ends_a_commit_that_waits(played: Played) -> None:
 
 
 def interrupted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next wait of this thread is interrupted, as by Ctrl-C."""
+    """Interrupts the next wait of this thread, as Ctrl-C does."""
     wait, me, left = threading.Condition.wait, threading.get_ident(), [KeyboardInterrupt()]
 
     def interrupted(self: threading.Condition, timeout: float | None = None) -> bool:
@@ -386,7 +387,7 @@ def test_a_stage_that_ends_in_the_middle_repeats_nothing(played: Played, monkeyp
         played.refused = []
         assert t.commit() == headrace.Pushed("t", False, 1)
         named, chunks = landed(played)
-        assert named["locators"] == [played.locator]  # of partition 0
+        assert named["locators"] == [played.locator]  # partition 0 was staged, partition 1 goes with the commit
         assert named["partitions"] == [1]
         assert int.from_bytes(chunks[0][8:12], "little") == 10 - first
 

@@ -1,4 +1,4 @@
-"""What a pusher sends has the form that the master reads: the vectors of api/vectors."""
+"""A pusher sends records in the form that the master reads. The vectors are in api/vectors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_records_without_a_key_begin_where_the_transactions_id_says(vector: dict
     assert first_of(vector["id"]) == vector["first"]
 
 
-def test_records_that_are_only_a_value_have_the_same_form_and_their_place_among_the_others() -> None:
+def test_records_without_key_and_time_have_the_same_form_and_keep_their_place_among_the_others() -> None:
     values = [b"v" * n for n in (0, 1, 127, 128, 5, 127, 16_383, 16_384, 2_097_152)]
     short, long = Builder(), Builder()
     for i, value in enumerate(values):

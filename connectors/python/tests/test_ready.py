@@ -1,4 +1,4 @@
-"""Stream.ready(): whether next() would wait, so that a loop can save while its input is silent."""
+"""Stream.ready() says whether next() would return at once, so that a loop can save while its input is silent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent import CREDIT, ERROR, STEP, Agent, poll
 from headrace import _feed
 
 Agents = Callable[..., Agent]
-LONG = 600.0  # seconds: nothing here waits for so long
+LONG = 600.0  # seconds; no test here waits so long
 
 
 def test_nothing_has_come_and_then_a_batch_and_then_the_end(agents: Agents, way: dict[str, int]) -> None:
@@ -49,7 +49,7 @@ def test_a_loop_that_only_looks_gets_every_record_once(agents: Agents, way: dict
             ids += b["id"].tolist()
             stream.step()
     assert ids == list(range(1000))
-    assert looks, "it had to wait for its connection at least"
+    assert looks, "ready() never said False, not even before the stream was connected"
 
 
 def test_with_rounds_all_ranks_must_have_the_batch(agents: Agents) -> None:
@@ -75,7 +75,7 @@ def test_an_agent_that_is_away_is_silent_too(agents: Agents) -> None:
         ids = next(stream)["id"].tolist()
         stream.step()
         agent.hold = True
-        while stream.ready(0.01):  # what was sent before
+        while stream.ready(0.01):  # takes what the agent had sent before
             ids += next(stream)["id"].tolist()
             stream.step()
         agent.kill()
@@ -92,7 +92,7 @@ def test_an_agent_that_is_away_is_silent_too(agents: Agents) -> None:
 def test_an_agent_that_drops_a_connection_without_a_reason_is_named_in_the_end(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However short each look is."""
+    """Even if each call of ready() waits only for a moment."""
     monkeypatch.setattr(_feed, "NOTICE_SECONDS", 0.2)
     agent = agents(total=300)
     agent.hold = True
@@ -144,7 +144,7 @@ def test_one_thread_asks_at_a_time(agents: Agents) -> None:
 
 
 def test_with_auto_the_last_batch_is_reported(agents: Agents) -> None:
-    """So a save in the silence has it."""
+    """A save while the input is silent then includes it."""
     agent = agents()
     with headrace.dataset("clicks").batches(10, ack="auto") as stream:
         next(stream)

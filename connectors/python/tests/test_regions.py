@@ -1,4 +1,4 @@
-"""Frames in shared memory: when a region goes back, and what is refused."""
+"""Frames in shared memory: when a region goes back to the agent, and which messages are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def at(region: int, use: int, offset: int, length: int) -> np.ndarray:
 
 
 def offered(size: int = SIZE, **kwargs: Any) -> tuple[_regions.Regions, Any]:
-    """Regions that know region 1, and its bytes as the agent has them."""
+    """Regions to which the agent has offered region 1, and the agent's view of its bytes."""
     regions = _regions.Regions()
     fd, ours = memory(size, **kwargs)
     try:
@@ -48,7 +48,7 @@ def offered(size: int = SIZE, **kwargs: Any) -> tuple[_regions.Regions, Any]:
 
 
 def told(regions: _regions.Regions) -> list[tuple[int, int, int]]:
-    """What news() says now, and that it was sent."""
+    """Takes what news() has to send now, and marks it as sent."""
     data, returned = regions.news(5)
     regions.told(returned)
     out = []
@@ -81,7 +81,7 @@ def test_a_region_is_released_when_it_is_mapped_and_when_no_array_is_left_of_its
     want = [np.array(k) for k in kept]
     while kept:
         gc.collect()
-        assert told(regions) == [], "something refers to the frame"
+        assert told(regions) == [], "the region was released while an array refers to the frame"
         assert all(np.array_equal(a, b) for a, b in zip(kept, want))
         kept.pop(), want.pop()
     gc.collect()
@@ -100,7 +100,7 @@ def test_arrays_are_the_trainers_to_write() -> None:
 def test_a_call_that_was_interrupted_comes_again_with_the_same_payload() -> None:
     regions, _ = offered()
     fd, _ = memory(SIZE)
-    regions.map(1, message("<Q", SIZE), [fd])  # it was mapped, and the message was not taken yet
+    regions.map(1, message("<Q", SIZE), [fd])  # again: the first time was interrupted before the message was taken
     os.close(fd)
     assert told(regions) == [(RELEASE, 1, 0)]
     first = regions.payload(at(1, 1, 64, 640))
@@ -111,7 +111,7 @@ def test_a_call_that_was_interrupted_comes_again_with_the_same_payload() -> None
     data, _ = regions.news(5)
     assert data == b""
     del first
-    assert regions.news(5) == regions.news(5), "what was not sent is said again"
+    assert regions.news(5) == regions.news(5), "news that was not sent must come again"
     assert told(regions) == [(RELEASE, 1, 1)]
 
 
@@ -135,7 +135,7 @@ def test_a_thread_that_forks_meanwhile_does_not_take_a_region_that_was_released(
         region, use, asked = 1, 1, 0
 
         @property
-        def forked(self) -> bool:  # from the second look on
+        def forked(self) -> bool:  # True from the second call on
             self.asked += 1
             return self.asked > 1
 
@@ -168,19 +168,19 @@ def test_a_fork_marks_them_while_threads_add_others() -> None:
     assert keep
 
 
-def test_nothing_of_the_last_connection_is_said_on_the_next() -> None:
+def test_news_of_the_last_connection_are_not_sent_on_the_next() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         feed = Feed("", "", Channel(1, {"track": True}))
         feed._regions, _ = offered()
-        feed._sock = ours  # _attach() was interrupted, and a larger window is due
+        feed._sock = ours  # as if _attach() had been interrupted; _replenish(100) would send credit
         feed._replenish(100)
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):
             theirs.recv(1)
 
 
-def test_a_frame_beside_its_region_is_refused(rng: random.Random) -> None:
+def test_a_frame_outside_its_region_is_refused(rng: random.Random) -> None:
     regions, _ = offered()
     bad = [
         (2, 1, 0, 64),
@@ -234,11 +234,11 @@ def test_memory_that_could_become_shorter_is_refused() -> None:
 
 def test_a_region_that_cannot_be_mapped_is_given_back_for_good() -> None:
     regions = _regions.Regions()
-    regions.map(1, message("<Q", 4096), [])  # no descriptor came: this process has too many
+    regions.map(1, message("<Q", 4096), [])  # no descriptor came, because this process has too many open files
     assert told(regions) == [(FORGET, 1, 0)]
 
 
-def test_what_was_in_use_at_a_fork_is_never_filled_again() -> None:
+def test_a_region_in_use_at_a_fork_is_never_filled_again() -> None:
     regions, ours = offered()
     fd, _ = memory(SIZE)
     regions.map(2, message("<Q", SIZE), [fd])
@@ -265,8 +265,8 @@ def test_what_was_in_use_at_a_fork_is_never_filled_again() -> None:
 
 
 def test_no_signal_is_lost_when_the_regions_of_a_connection_go() -> None:
-    # A signal's exception that is raised in a callback of the collector goes nowhere,
-    # so the callback must not be Python's.
+    # The collector drops an exception that a signal raises inside its callback. So the
+    # callback must not be Python code.
     before = len(_regions._all)
     regions = _regions.Regions()
     assert len(_regions._all) == before + 1
@@ -277,10 +277,10 @@ def test_no_signal_is_lost_when_the_regions_of_a_connection_go() -> None:
     assert (calls, len(_regions._all)) == ([], before)
 
 
-# Through a stream, with an agent that spoils what is released.
+# The tests below use a stream, and an agent that overwrites each region that is released.
 
 
-def test_frames_over_both_ways_and_regions_that_come_and_go(agents: Agents, rng: random.Random) -> None:
+def test_frames_come_over_both_ways_while_regions_come_and_go(agents: Agents, rng: random.Random) -> None:
     agent = agents(total=30_000, per_frame=8, regions=4)
     held: list[Any] = []
     count = 0
@@ -293,7 +293,7 @@ def test_frames_over_both_ways_and_regions_that_come_and_go(agents: Agents, rng:
             lender = agent.streams[1].lender
             assert lender is not None
             if lender.count == 4 and not lender.refused:
-                continue  # until it has all regions, and there is none for a frame
+                continue  # keeps batches until the agent has no region left for a frame
             while len(held) > rng.choice([0, 1, 2, 40]):
                 first, ids, tags, text = held.pop(rng.randrange(len(held)))
                 assert ids.tolist() == list(range(first, first + len(ids)))
@@ -345,7 +345,7 @@ def test_descriptors_are_closed(agents: Agents) -> None:
         lender = agent.streams[1].lender
         assert isinstance(lender, Lender)
         assert lender.count > 10
-        # mmap keeps one of its own for each, until the region goes.
+        # mmap keeps a descriptor of its own for each region.
         assert open_files() <= before + lender.count * 3
 
 
@@ -367,7 +367,7 @@ def test_a_descriptor_that_came_with_a_breach_is_closed(agents: Agents) -> None:
     stream = headrace.dataset("clicks").batches(50)
     telling = threading.Thread(target=breach)
     telling.start()
-    for _ in range(2):  # for good
+    for _ in range(2):  # the error stays
         with pytest.raises(headrace.ProtocolError, match="shorter"):
             next(stream)
     telling.join()

@@ -1,4 +1,4 @@
-"""Restoring, against a scripted agent: what is offered, taken and passed over."""
+"""Restoring, against a scripted agent: which checkpoints are offered, taken and passed over."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_restore_that_waits_says_what_for(
     assert {**more[-1], "id": 0} == {**first, "id": 0}
 
 
-def test_who_finds_nothing_goes_on_above_the_steps_it_has_reported(agents: Agents, tmp_path: Path) -> None:
+def test_a_trainer_that_finds_nothing_goes_on_above_the_steps_it_has_reported(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="replicated")
     with headrace.dataset("clicks").batches(10) as stream:
         assert stepped(stream, 2, np.zeros(1)) == 2
@@ -152,7 +152,7 @@ def test_a_job_with_a_past_is_restored_first(agents: Agents, tmp_path: Path) -> 
             next(stream)
         assert headrace.Checkpointer(tmp_path, stream).restore() is None
         threading.Timer(0.1, agent.release).start()
-        assert len(next(stream)) == 10  # it waited, though the state is still what it was
+        assert len(next(stream)) == 10  # after restore() it waits, although the agent has sent no new state
         stream.step()
 
 
@@ -209,7 +209,7 @@ def test_restore_says_which_manifests_of_the_folder_do_not_count(
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names that this user may not open, whoever runs the test."""
+    """Add names to the list: opening them is refused, even to root."""
     names: list[str] = []
     scandir, read, listdir = os.scandir, Path.read_bytes, os.listdir
 
@@ -230,7 +230,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_what_may_not_be_opened_hides_no_other_checkpoint(
+def test_a_file_that_may_not_be_opened_hides_no_other_checkpoint(
     agents: Agents, tmp_path: Path, closed: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     agents(model="private", total=300)
@@ -287,7 +287,7 @@ def test_a_state_that_comes_too_late_is_refused_with_what_was_chosen(agents: Age
             stream.load_state_dict(state)
 
 
-@pytest.mark.parametrize("name", ["a copy", "zz"])  # in front of the other's, and behind it
+@pytest.mark.parametrize("name", ["a copy", "zz"])  # sorts before the other's name, and after it
 def test_a_copy_stands_for_a_damaged_checkpoint_whatever_it_is_called(
     agents: Agents, tmp_path: Path, name: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Which checkpoints go, and how, against a scripted agent."""
+"""Which checkpoints retention removes, and how, against a scripted agent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_checkpoint_that_is_pinned_while_it_is_removed_stays_or_the_pin_is_ref
 
     def pinned_first(old: manifest.Manifest) -> None:
         if old.step == 1:
-            Path(old.path + ".pinned").touch()  # since it was found
+            Path(old.path + ".pinned").touch()  # pinned after retention has found it
         begin(old)
 
     def drops(trainer: Any, cut: str, reason: str) -> None:
@@ -125,11 +125,11 @@ def gone(found: list[manifest.Manifest], keep: int) -> list[int]:
     return sorted(m.step for m in removable(found, keep, newest=found[-1].path))
 
 
-def test_what_went_back_behind_counts_for_nothing() -> None:
+def test_checkpoints_that_the_job_went_back_behind_do_not_count() -> None:
     line = [made(100, 1, 1), made(200, 1, 2), made(300, 1, 3)]
     assert gone(line, 3) == []
     assert gone(line, 1) == [100, 200]
-    # Back to 100, and on from there: 200 and 300 were voided.
+    # The job went back to 100 and went on from there: 200 and 300 were voided.
     assert gone([*line, made(150, 2, 4)], 2) == [200, 300]
     assert gone([*line, made(150, 1, 4)], 2) == [200, 300]  # private: the epoch stays
     assert gone([*line, made(400, 1, 4, needs=(f"{1:016x}",))], 1) == [200, 300]
@@ -137,7 +137,7 @@ def test_what_went_back_behind_counts_for_nothing() -> None:
 
 def test_a_shared_models_saver_that_counts_from_the_start_again_removes_nothing_newer() -> None:
     line = [made(30, 1, 1, model="shared"), made(40, 1, 2, model="shared"), made(50, 1, 3, model="shared")]
-    line.append(made(10, 1, 4, model="shared"))  # by a new process, of the same model
+    line.append(made(10, 1, 4, model="shared"))  # a new process saves the same model and counts from 0
     assert gone(line, 3) == [30]
     assert gone([*line, made(20, 1, 5, model="shared")], 3) == [30, 40]
 
@@ -146,13 +146,13 @@ def test_a_shared_models_saver_that_counts_from_the_start_again_removes_nothing_
 def test_a_clock_that_is_set_back_makes_no_checkpoint_older(model: str) -> None:
     line = [made(100 + n, 1, 50 - 10 * n, model=model, order=n + 1) for n in range(4)]
     assert gone(line, 2) == [100, 101]
-    # What an older version wrote has no order, and came before.
+    # A checkpoint of an older version has no order number, and counts as older.
     assert gone([made(99, 1, 59, model=model), *line], 3) == [99, 100]
 
 
 @pytest.mark.parametrize("model", ["private", "replicated"])
-def test_what_a_master_without_its_past_saves_stays_and_its_past_goes(model: str) -> None:
-    """Its epochs begin again, and the steps of who starts over: the orders go on."""
+def test_after_the_master_lost_its_state_new_checkpoints_stay_and_older_ones_go(model: str) -> None:
+    """Epochs and steps begin again, but the order numbers go on."""
     past = [made(800 + n, 3, n, model=model, order=50 + n) for n in range(3)]
     since = [made(10 * n, 1, 10 + n, model=model, order=60 + n) for n in range(1, 4)]
     assert gone([*past, *since], 3) == [800, 801, 802]
@@ -161,7 +161,7 @@ def test_what_a_master_without_its_past_saves_stays_and_its_past_goes(model: str
 def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another trainer of a shared model, in the same folder."""
+    """Another trainer of the shared model saves into the same folder meanwhile."""
     agents(model="shared")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         theirs = tmp_path / "step-0000000001-00000000000000aa"
@@ -175,7 +175,7 @@ def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
 def test_a_clock_that_was_ahead_from_the_start_makes_no_save_half_that_goes_on(
     agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file system's clock, a server's perhaps, is right."""
+    """Only this machine's clock is wrong. The file system's clock, perhaps a server's, is right."""
     agents(model="shared")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         theirs = tmp_path / "step-0000000001-00000000000000aa"

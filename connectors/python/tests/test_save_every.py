@@ -17,7 +17,7 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def trained(stream: headrace.Stream, ck: headrace.Checkpointer, steps: int, every: int, w: np.ndarray) -> list[int]:
-    """Trains so many steps, and gives those that save_every() said it saves."""
+    """Trains so many steps. Returns the steps that save_every() said it saves."""
     saved = []
     for _ in range(steps):
         step = stepped(stream, 1, w)
@@ -82,13 +82,13 @@ def test_nothing_is_saved_twice(agents: Agents, tmp_path: Path) -> None:
             ck.save(5, {"w": w})  # the program's own save of the last step
             assert ck.save_every(4, 5, {"w": w}) is None
         assert steps_in(tmp_path) == [4, 5]
-        with headrace.Checkpointer(tmp_path, stream) as ck:  # a step that is restored is saved already
+        with headrace.Checkpointer(tmp_path, stream) as ck:  # a restored step counts as saved
             assert ck.restore() is not None
             assert ck.save_every(4, 5, {"w": w}) is None
     assert calls(agent).count("ask") == 2
 
 
-def test_no_step_no_save(agents: Agents, tmp_path: Path) -> None:
+def test_without_a_step_nothing_is_saved(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         assert ck.save_every(4, 0, {}) is None
@@ -109,7 +109,7 @@ def test_a_restart_moves_no_save(agents: Agents, tmp_path: Path) -> None:
 
 
 def test_a_step_that_jumps_over_a_multiple_is_saved(agents: Agents, tmp_path: Path) -> None:
-    """A program that counts, for example, records."""
+    """As in a program that counts records, for example."""
     agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream:
         with headrace.Checkpointer(tmp_path, stream, keep=9) as ck:
@@ -137,7 +137,7 @@ def test_after_an_error_nothing_more_is_saved(agents: Agents, tmp_path: Path) ->
 def test_steps_after_the_last_call_are_not_saved_and_named(
     agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The state of the last call may be older, or newer, than the step."""
+    """close() does not save them: the state of the last call may be older or newer than the last step."""
     agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream:
         with headrace.Checkpointer(tmp_path, stream) as ck:
@@ -164,7 +164,7 @@ def test_an_error_of_an_earlier_save_is_raised_at_the_next_step(agents: Agents, 
         ck._finish()
         with pytest.raises(OSError, match="No space left"):
             trained(stream, ck, 1, 4, np.zeros(1))
-        ck.close()  # it was told
+        ck.close()  # does not raise the error again
     assert steps_in(tmp_path) == []
 
 

@@ -1,4 +1,4 @@
-"""Arguments, else HEADRACE_*, else torchrun's variables, else 0 of 1."""
+"""Settings come from arguments, else HEADRACE_*, else torchrun's variables, else rank 0 of 1."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_job_of_the_folder_is_found_as_the_command_finds_it(
     assert Target.find(env=runtime).state == "/state/headrace/clicks.b-1"
 
 
-def test_who_names_the_job_or_the_agent_reads_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_naming_the_job_or_the_agent_reads_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "headrace.yaml").write_text("job: [no]\n")
     assert resolve("a", env={}).job == "a"
@@ -94,7 +94,7 @@ def test_who_names_the_job_or_the_agent_reads_no_file(tmp_path: Path, monkeypatc
         assert Target.find(env={"HEADRACE_MASTER": "127.0.0.1:9", **token}).where() == "127.0.0.1:9"
     assert Target.find(master="127.0.0.1:9", token="t", env={}).secret() == "t"
     assert Target.find(master="127.0.0.1:9", token_file="/t", env={}).token_file == "/t"
-    for one in ({"HEADRACE_MASTER": "127.0.0.1:9"}, {"HEADRACE_TOKEN": "t"}):  # the other is in the state folder
+    for one in ({"HEADRACE_MASTER": "127.0.0.1:9"}, {"HEADRACE_TOKEN": "t"}):  # the state folder has the other one
         with pytest.raises(ValueError, match="not a job's name"):
             Target.find(env={**one, "HEADRACE_AGENT": "/run/a.sock"})
 

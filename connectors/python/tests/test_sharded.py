@@ -16,7 +16,7 @@ from saving import Agents, calls
 
 
 def part_of(rank: int, folder: str, cut: str, step: int, world: int) -> None:
-    """What another rank of a sharded save writes."""
+    """Writes the part of another rank of a sharded save."""
     name = f"state-rank-{rank}.safetensors"
     captured = _state.capture({"w": np.full(2, rank)})
     _state.write(captured.arrays, os.path.join(folder, name), {})
@@ -37,7 +37,7 @@ def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_pa
             poll(lambda: saved.cut and any(p.name == "part-0.json" for p in tmp_path.glob("*/*")))
             (folder,) = tmp_path.iterdir()
             part_of(1, str(folder), saved.cut, 4, 3)
-            part_of(2, str(folder), "00000000000000aa", 4, 3)  # of another attempt: missing
+            part_of(2, str(folder), "00000000000000aa", 4, 3)  # a part of another attempt does not count
             assert not (folder / manifest.FILE_NAME).exists()
             part_of(2, str(folder), saved.cut, 4, 3)
             assert saved.wait(60) == str(folder)
@@ -64,7 +64,7 @@ def test_a_missing_part_means_that_there_is_never_a_manifest(agents: Agents, tmp
 
 def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="replicated")
-    theirs = "00000000000000aa"  # rank 0's cut, which an ask for the same step shares
+    theirs = "00000000000000aa"  # rank 0's cut; ranks that ask for the same step get the same cut
     agent.answer = lambda call: {"cut": theirs, "step": 4, "body": agent.body(theirs, 4)}
     headrace.init(rank=1, world_size=2)
     with headrace.dataset("clicks").batches(10, rounds=False) as stream:

@@ -1,4 +1,4 @@
-"""The order of a shuffled pass is a permutation, the one that the agent reads by."""
+"""The order of a shuffled pass is a permutation, the same in Python and in the agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def splitmix(z: int) -> int:
 
 
 def by_the_book(x: int, n: int, seed: int, pass_: int) -> int:
-    """docs/PROTOCOL.md, Shuffle, line by line."""
+    """The permutation, line by line as docs/PROTOCOL.md, Shuffle, describes it."""
     m = (1 << 64) - 1
     w = 2
     while 1 << w < n:

@@ -1,4 +1,4 @@
-"""States: what is saved comes back, and nothing that the trainer does later is in it."""
+"""A saved state comes back as it was at the save. Later changes are not in it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_changes_after_the_capture_are_not_in_it(tmp_path: Path) -> None:
     assert same(_state.read(captured.tree, [(path, "")]), {"w": np.zeros(3), "n": {"l": [1]}})
 
 
-def test_the_file_is_read_by_anybody_under_the_arrays_own_names(tmp_path: Path) -> None:
+def test_any_reader_of_safetensors_finds_the_arrays_under_their_own_names(tmp_path: Path) -> None:
     state = {"weight": np.arange(6.0).reshape(2, 3), "layers": [{"bias": np.ones(2, np.float32)}], "step": 3}
     _state.write(_state.capture(state).arrays, str(tmp_path / "s"), {"step": "3"})
     assert sorted(load_file(str(tmp_path / "s"))) == ["layers.0.bias", "weight"]
@@ -133,7 +133,7 @@ def test_a_state_that_contains_itself_is_refused() -> None:
         _state.capture(state)
 
 
-def test_a_tree_that_was_made_up_is_refused() -> None:
+def test_a_tree_that_no_save_has_written_is_refused() -> None:
     for tree in ({}, {"array": "x", "of": "numpy"}, {"dict": [1]}, {"call": "os.system"}, {"int": "x"}, {"list": 3}):
         with pytest.raises(_state.CheckpointError):
             _state.read(tree, [])

@@ -1,4 +1,4 @@
-"""Step files: what a process has stepped, for whoever comes after it. The vectors are read by agent/stepfile."""
+"""Step files: a process notes what it has stepped, for its agent after its death. agent/stepfile reads the vectors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT = {
 
 
 def ledger(first: int, per: int, *spans: tuple[int, int, int], times: bool = False, sequence: int = 5) -> Ledger:
-    """Spans: rows, where the first record begins, bytes of a record. Order space lies 1000 higher."""
+    """Spans: rows, offset of the first record, bytes of a record. Order space lies 1000 higher."""
     frame = Frame()
     frame.rows = sum(rows for rows, _, _ in spans)
     frame.first, frame.rows_per_batch, frame.batches = first, per, max(1, -(-frame.rows // per))
@@ -43,7 +43,7 @@ def ledger(first: int, per: int, *spans: tuple[int, int, int], times: bool = Fal
 
 
 def empty(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
-    """A stream that nothing came of."""
+    """A stream without a batch."""
 
 
 def stepped(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
@@ -56,7 +56,7 @@ def stepped(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
 
 
 def freed(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
-    """Frames lie where earlier ones lay."""
+    """Later frames are noted in the place of earlier ones."""
     for k in range(100):
         ledgers.append(ledger(2 * k + 1, 2, (4, 100 * k, 11)))
         file.frame(ledgers[-1])
@@ -67,7 +67,7 @@ def freed(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
 
 
 def grown(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
-    """More than the memory that was taken at first."""
+    """The notes need more memory than the file had at first."""
     for k in range(40):
         ledgers.append(ledger(k + 1, 99, *[(1, 10 * n, 3) for n in range(50)]))
         file.frame(ledgers[-1])
@@ -104,7 +104,7 @@ def test_a_step_file_is_as_the_vectors_say(story: Any, tmp_path: Path, monkeypat
         "batches": told(ledgers, durable),
     }
     where = VECTORS / f"{story.__name__}.json"
-    if story is grown:  # too large to keep: that it reads back is what it is about
+    if story is grown:  # too large to keep as a vector: only check that the file has grown
         assert len(content) > stepfile.ROOM
         return
     if os.environ.get("REWRITE_VECTORS"):

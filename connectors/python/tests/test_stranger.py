@@ -1,4 +1,4 @@
-"""Another user of the machine who listens where an agent should: nothing is sent to it."""
+"""If another user of the machine listens at the agent's socket, nothing is sent to them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def sticky() -> Iterator[Path]:
 
 
 def listen_as_nobody(path: Path) -> socket.socket:
-    """Root only: a socket that user nobody made and listens on. The kernel keeps who called
-    listen()."""
+    """Needs root: a socket that the user nobody has made and listens on. The kernel remembers which
+    user called listen()."""
     listener = socket.socket(socket.AF_UNIX)
     failed: list[BaseException] = []
 
     def listen() -> None:
-        # Of this thread alone: the kernel's ids belong to threads.
+        # Changes the user of this thread only: to the kernel, each thread has its own user.
         import ctypes
 
         libc = ctypes.CDLL(None, use_errno=True)
@@ -60,7 +60,7 @@ def test_hello_is_not_sent_to_another_users_process(sticky: Path, monkeypatch: p
     if os.getuid() == 0:
         listener = listen_as_nobody(path)
         assert path.stat().st_uid == NOBODY
-    else:  # the other way round: the process is ours, and we take ourselves for another user
+    else:  # without root: the listener is ours, and the test says that we are another user
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.listen()

@@ -1,4 +1,4 @@
-"""Stream: what is yielded, what is stepped, and what is refused."""
+"""Stream: batches that are yielded, steps, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_open_says_what_was_asked_for(agents: Agents) -> None:
 
 
 def test_two_threads_in_next_are_told_so(agents: Agents) -> None:
-    """It was RuntimeError('concurrent poll() invocation')."""
+    """It once raised RuntimeError('concurrent poll() invocation')."""
     agents().hold = True
     errors: list[BaseException] = []
 
@@ -64,7 +64,7 @@ def test_two_threads_in_next_are_told_so(agents: Agents) -> None:
     with headrace.dataset("clicks").batches(64) as stream:
         threads = [threading.Thread(target=read) for _ in range(2)]
         threads[0].start()
-        poll(lambda: stream._feed._receiver)  # it is connected, and waits
+        poll(lambda: stream._feed._receiver)  # the first thread is connected, and waits
         threads[1].start()
         poll(lambda: errors)
         assert isinstance(errors[0], headrace.HeadraceError)
@@ -75,7 +75,7 @@ def test_two_threads_in_next_are_told_so(agents: Agents) -> None:
 
 
 def test_an_exact_save_tells_a_thread_that_reads_ahead_from_a_missing_step(agents: Agents, tmp_path: Path) -> None:
-    """It said "call step() first": of batches that lay in a queue, in no model."""
+    """It once said "call step() first", although the unstepped batches were in a queue and not trained."""
     agents(model="shared")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         thread = threading.Thread(target=lambda: [next(stream) for _ in range(3)])
@@ -205,7 +205,7 @@ def test_untracked_streams_send_no_steps_and_warn_of_nothing(agents: Agents) -> 
 
 
 def test_hundred_held_batches_keep_their_own_bytes(agents: Agents, way: dict[str, int]) -> None:
-    """Frames lie in writable buffers that are never reused while an array refers to them."""
+    """The buffer of a frame is writable, and is not reused while an array refers to it."""
     agents(total=6400, per_frame=7, **way)
     held: list[dict[str, Any]] = []
     with headrace.dataset("clicks").batches(64) as stream:
@@ -213,7 +213,7 @@ def test_hundred_held_batches_keep_their_own_bytes(agents: Agents, way: dict[str
             own = {name: b[name] for name in b}
             assert own["id"].flags.writeable
             assert own["tags"].offsets.flags.writeable
-            # Changed at once, before the next batch of the same frame is cut out.
+            # Change the batch before the next one of the same frame is cut out.
             own["id"] += 1_000_000 * k
             own["dense"] *= 2
             own["tags"].values += 1
@@ -237,7 +237,7 @@ def test_hundred_held_batches_keep_their_own_bytes(agents: Agents, way: dict[str
 
 
 class Clock:
-    """Moves only when the test moves it: no machine is slow."""
+    """A clock that moves only when the test moves it, so that no machine is too slow."""
 
     now = 1.0
 
@@ -272,7 +272,7 @@ def test_stats_tell_waiting_from_working(agents: Agents) -> None:
     with headrace.dataset("clicks").batches(10) as stream:
         release = threading.Thread(target=lambda: (agent.wait(lambda: agent.credits), time.sleep(0.1), agent.release()))
         release.start()
-        next(stream)  # which asks, and then waits
+        next(stream)  # asks for a batch, then waits for it
         release.join()
         time.sleep(0.05)
         stream.step()
@@ -375,7 +375,7 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
             n = 0
             while not ended:
                 n += 1
-                # Later, the more often it came to nothing: a slow machine gets there too.
+                # The delay grows with each interrupt that came before a batch, so that a slow machine gets one too.
                 delay = (1e-5 + (n % 37) * 2e-6) * (1 + in_vain / 20)
                 try:
                     try:
@@ -396,7 +396,7 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
                     in_vain += 1
                     if agent.hold:
                         agent.release()
-                # A batch whose yield was interrupted was yielded all the same.
+                # A batch counts as yielded even if its yield was interrupted.
                 if stream.unstepped:
                     stream.step(batches=stream.unstepped)
             armed = False
@@ -426,7 +426,7 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
 )
 def test_bad_arguments_name_the_argument(agents: Agents, kwargs: dict[str, Any], message: str) -> None:
     if "global_rows" in kwargs:
-        agents(total=1)  # the world's size is asked for
+        agents(total=1)  # this check needs the size of the world, and so an agent
     with pytest.raises(ValueError, match=message):
         headrace.dataset("clicks").batches(**kwargs)
 

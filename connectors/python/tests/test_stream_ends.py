@@ -1,4 +1,5 @@
-"""How a stream ends: left, closed, dropped, at the end of data, and with the process."""
+"""How a stream ends: by leaving the loop, by close(), by losing its last reference, at the end of data, and with
+its process."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def test_leaving_the_loop_with_an_unstepped_batch_warns_with_its_rows(agents: Ag
 
 @pytest.mark.filterwarnings("ignore::headrace.UnsteppedWarning")
 @pytest.mark.parametrize("close", [lambda stream: stream.close(), lambda stream: headrace.shutdown()])
-def test_a_step_behind_the_close_is_refused_and_not_lost(
+def test_a_step_after_the_close_is_refused_and_not_lost(
     agents: Agents, close: Callable[[headrace.Stream], None]
 ) -> None:
     agent = agents()
@@ -76,7 +77,7 @@ def test_a_closed_stream_yields_nothing_more(agents: Agents) -> None:
 
 
 def waiting_reader(stream: Any) -> tuple[threading.Thread, list[BaseException]]:
-    """A thread in next(), without a batch to come."""
+    """A thread that waits in next(). No batch comes."""
     found: list[BaseException] = []
 
     def read() -> None:
@@ -94,7 +95,7 @@ def waiting_reader(stream: Any) -> tuple[threading.Thread, list[BaseException]]:
 
 
 def test_close_ends_a_next_that_waits_for_rows(agents: Agents) -> None:
-    """The agent keeps the data connection up: close() alone wakes it."""
+    """The agent keeps the data connection open, so only close() can wake the thread."""
     agent = agents()
     agent.hold = True
     stream = headrace.dataset("clicks").batches(10)
@@ -155,7 +156,7 @@ def test_waiting_for_an_end_that_only_we_hold_up_is_said(
 
 
 def test_shutdown_waits_until_steps_are_durable_and_says_bye(agents: Agents) -> None:
-    agent = agents(ack=False, ttl_ms=600_000)  # for so long it would wait
+    agent = agents(ack=False, ttl_ms=600_000)  # shutdown() waits at most for the TTL
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     stream.step()

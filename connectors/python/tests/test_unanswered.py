@@ -1,4 +1,4 @@
-"""Steps without an answer: times are invented."""
+"""How long steps have had no answer. Times are invented."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_oldest_step_without_an_answer_counts_from_the_first_look_after_it()
     u.look(103.0, stepped=7, acked=2)
     assert u.until == 105.0  # batch 3 has no answer yet
     u.look(104.0, stepped=9, acked=3)
-    assert u.until == 107.0  # the oldest is batch 4, seen at 102
+    assert u.until == 107.0  # the oldest without an answer is batch 4, first seen at 102
     u.look(104.5, stepped=9, acked=9)
     assert u.until == math.inf
 

@@ -9,7 +9,7 @@ from headrace._watchdog import Watchdog
 def test_a_lost_agent_is_waited_for_until_a_tenth_before_its_session_ends() -> None:
     dog = Watchdog(5.0, 100.0, shared=True)
     dog.sent(101.0)
-    dog.answered(101.0, 4.0)  # its session was good for 4 s more when it answered
+    dog.answered(101.0, 4.0)  # the PING left at 101; the agent's session is good for 4 s
     assert dog.deadline == 104.5
     assert not dog.expired(102.5, connected=False)
     assert not dog.expired(104.4, connected=False)
@@ -62,8 +62,8 @@ def test_an_older_answer_does_not_take_the_deadline_back() -> None:
     assert dog.heard == 110.0
 
 
-# The master gives what we hold to others half a second, a tenth of the TTL, after the
-# end of the agent's session, which is not before SEND time of a PING and what its PONG said.
+# The master gives our rows to others half a second (a tenth of the TTL) after the end of the agent's
+# session. That end is not earlier than the moment when a PING was sent plus the time in its PONG.
 
 
 @pytest.mark.parametrize("left", [0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 1.5, 2.5, 4.5])
@@ -82,7 +82,7 @@ def test_who_shares_a_model_has_ended_when_its_rows_are_with_others_whenever_its
         now += dog.patience(now)
 
 
-def test_an_agent_that_answers_when_its_session_is_over_ends_us_itself_or_does_not() -> None:
+def test_an_agent_that_answers_after_its_session_leaves_the_watchdog_waiting() -> None:
     dog = Watchdog(5.0, 100.0, shared=True)
     dog.sent(101.0)
     dog.answered(101.0, 0.4)
@@ -92,14 +92,14 @@ def test_an_agent_that_answers_when_its_session_is_over_ends_us_itself_or_does_n
     dog.answered(101.4, 0.0)
     assert not dog.expired(102.3, connected=True)
     dog.sent(102.4)
-    assert not dog.expired(103.3, connected=True)  # nor has it to be quick from then on
+    assert not dog.expired(103.3, connected=True)  # it may take as long for its next answer
     assert dog.expired(103.5, connected=True)
 
 
 def test_a_late_answer_of_an_agent_whose_session_is_good_ends_nobody() -> None:
     dog = Watchdog(5.0, 100.0, shared=True)
     dog.sent(101.0)
-    dog.answered(101.0, 3.5)  # just before its next message to the master
+    dog.answered(101.0, 3.5)  # the agent is about to renew its session with the master
     dog.sent(102.0)
     assert not any(dog.expired(t, connected=True) for t in (102.5, 103.0, 103.5, 103.9))
     dog.answered(102.0, 3.5)
@@ -116,7 +116,7 @@ def test_where_late_work_reaches_no_checkpoint_a_short_silence_ends_nobody() -> 
 
 
 def test_a_welcome_that_took_long_is_not_the_end() -> None:
-    dog = Watchdog(5.0, 100.0, shared=True)  # the agent waited for its master
+    dog = Watchdog(5.0, 100.0, shared=True)  # the welcome came late, because the agent waited for its master
     assert not dog.expired(120.0, connected=True)
     assert dog.due < 120.0
     dog.sent(120.0)
@@ -124,7 +124,7 @@ def test_a_welcome_that_took_long_is_not_the_end() -> None:
     assert not dog.expired(121.0, connected=True)
 
 
-def test_of_a_short_ttl_the_time_to_ask_once_more_is_short_too() -> None:
+def test_with_a_short_ttl_the_time_to_ask_once_more_is_short_too() -> None:
     dog = Watchdog(1.0, 100.0, shared=True)
     dog.sent(100.0)
     dog.answered(100.0, 0.8)
@@ -145,7 +145,7 @@ def test_an_older_of_two_answers_leaves_the_younger_ping_open() -> None:
 def test_while_a_batch_waits_for_an_answer_the_agent_is_asked_ten_times_as_often() -> None:
     dog = Watchdog(5.0, 100.0, shared=False)
     dog.sent(101.0)
-    dog.answered(101.0, 0.0)  # its session is over: nothing may be yielded
+    dog.answered(101.0, 0.0)  # the session is over: no batch may be yielded
     assert dog.trust == 101.0
     assert dog.due == 102.0
     dog.eager = True

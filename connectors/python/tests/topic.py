@@ -26,14 +26,14 @@ producer.flush()
 
 
 def produce(address: str, lines: str) -> None:
-    """Writes the lines to the topic, in turn to its partitions."""
-    python = ROOT / ".venv" / "bin" / "python"  # which has a Kafka client
+    """Writes the lines to the topic, each to the next of its partitions."""
+    python = ROOT / ".venv" / "bin" / "python"  # it has a Kafka client
     subprocess.run([python, "-c", PRODUCE, address], input=lines.encode(), check=True, timeout=300)
 
 
 @contextlib.contextmanager
 def kafka(folder: Path, lines: str) -> Iterator[str]:
-    """A real Kafka with the lines in its topic `clicks`."""
+    """Starts a real Kafka, with the lines in its topic `clicks`."""
     program = folder / "broker-kafka"
     subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/broker-kafka"], check=True, cwd=ROOT)
     command = [program, "-topic", "clicks", "-partitions", "4"]

@@ -1,8 +1,8 @@
-"""tail="drop": every round is full on every rank. What no full round has at the end of the
-data is dropped at the step of the last round: it is settled, in no model, and listed. Who
-goes back to a checkpoint before that step gets it again.
+"""tail="drop": every round is full on every rank. At the end of the data, rows that fill no
+round are dropped at the step of the last round: they are settled, in no model, and listed. A
+group that goes back to a checkpoint before that step gets them again.
 
-Real master, agents and processes; a socket of the test stands for the collective, as in
+Master, agents and processes are real. A socket of the test plays the collective, as in
 check_rounds.py.
 """
 
@@ -97,12 +97,12 @@ class Run:
         return [[int(v) for v in line.split()[1:]] for line in whole if line.startswith(word + " ")]
 
     def ids(self, upto: int = 1 << 60) -> list[int]:
-        """What all ranks have trained, up to a step."""
+        """The ids that all ranks together have trained, up to a step."""
         return [i for r in range(len(self.ranks)) for x in self.lines(r, "round") if x[0] <= upto for i in x[2:]]
 
     def ended(self) -> list[int]:
-        """All ranks end well, with the same rounds, of which the last one said that it is.
-        Gives the steps."""
+        """Checks that all ranks end without an error and with the same rounds, and that only the last
+        round was marked as the last. Returns the steps."""
         for r in self.ranks:
             r.ended()
         assert not self.group.wrong, self.group.wrong
@@ -200,13 +200,13 @@ def test_a_checkpoint_of_the_last_step_lists_them_and_one_before_it_gives_them_a
     [partition] = audited(job, 5)["datasets"][0]["partitions"]
     assert "dropped" not in partition["passes"][0]
 
-    # Nothing is left: the next group gets no round, and the list stays.
+    # No row is left: the next group gets no round, and the list of dropped rows stays.
     again = Run(job, 4)
     assert again.ended() == []
     assert again.lines(0, "began") == [[steps[-1]]]
     assert sorted(dropped(job)) == sorted(left)
 
-    # Back to step 5: what was dropped is there again, with all that came after that step.
+    # Back to step 5: the dropped rows come again, with all rows that were trained after step 5.
     [path] = (job.folder / "ckpt").glob("step-0000000005-*")
     job.headrace("rewind", "default", "--to", str(path), "--yes")
     assert json.loads(job.headrace("dataset", "status", "rows", "-o", "json").stdout)["dropped"] == []
@@ -217,7 +217,7 @@ def test_a_checkpoint_of_the_last_step_lists_them_and_one_before_it_gives_them_a
 
 
 def test_a_program_that_ends_without_stepping_its_last_round_drops_nothing(job: Any) -> None:
-    """The rows of that round and those beyond it are pending. The next group has them."""
+    """The rows of that round and the rows after it stay pending. The next group gets them."""
     rows = 2_450  # 8 rounds of 300
     job.write(rows)
     job.up("--model", "replicated")
@@ -232,15 +232,15 @@ def test_a_program_that_ends_without_stepping_its_last_round_drops_nothing(job: 
     assert counts(job)["dropped"] == 0
     assert counts(job)["pending"] > 0
     again = Run(job, 3, last=True)
-    again.ended()  # with one round or, if the rest does not divide well, none
+    again.ended()  # with one round, or with none if the leases of the rest do not fill a round
     assert again.lines(0, "began") == [[7]]
     once_or_dropped(job, run.ids() + again.ids(), rows)
 
 
 @pytest.mark.parametrize("at", ["before", "last"])
 def test_a_rank_that_is_killed_at_the_end_takes_no_row_along(job: Any, at: str) -> None:
-    """It ends in the last round, or in the one before it. The next group begins at the
-    checkpoint, and has the rest."""
+    """The rank is killed in the last round, or in the one before it. The next group begins at the
+    checkpoint, and gets the rest."""
     rows = 2_450
     job.write(rows)
     job.up("--model", "replicated")
@@ -276,8 +276,9 @@ def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> 
 
 
 def without_end(job: Any) -> Any:
-    """A job whose input are files that come one by one, and what adds rows in one more file.
-    All rows have the same length: what the ranks hold is leveled in bytes (docs/ROUNDS.md)."""
+    """Starts a job whose input is a folder that grows. Returns a function that adds rows in one more
+    file. All rows have the same length, because rows are levelled between ranks by bytes
+    (docs/ROUNDS.md)."""
     spec = job.folder / "rows.yaml"
     spec.write_text(
         f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms, complete: renamed}}\n"
@@ -296,8 +297,8 @@ def without_end(job: Any) -> Any:
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any, rng: random.Random, drawn: bool) -> None:
-    """Each file is for one rank. Its rows that fill no round wait; max_wait closes none. They
-    are in the round that the next files fill."""
+    """Each file is read by one rank. Rows that do not fill a round wait for the next files, and
+    max_wait does not close the round."""
     files = [150, 150, 60, 240]  # rounds of 200
     if drawn:
         files = [2 * rng.randint(1, 250) for _ in range(12)]
@@ -310,7 +311,7 @@ def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any, rng: 
         full = written // 200
         try:
             poll(lambda: all(len(run.lines(r, "round")) >= full for r in (0, 1)), 120)  # noqa: B023
-        except AssertionError:  # seen once in a busy CI: say who holds what
+        except AssertionError:  # seen once in a busy CI: say which rank holds which rows
             said = job.headrace("status", "rows").stdout + job.headrace("status").stdout
             said += "".join(r.log.read_text() for r in run.ranks) + job.logs()
             raise AssertionError(f"round {full} did not come after file {written}:\n{said}") from None
@@ -324,8 +325,8 @@ def test_on_an_input_without_end_rows_wait_until_a_round_is_full(job: Any, rng: 
 
 
 def test_on_an_input_without_end_no_process_gets_what_another_one_lacks(job: Any) -> None:
-    """Rank 1 comes first and is leased all rows, enough for its batches of two rounds. They are
-    one round of both ranks, so one of its batches has to stay at its agent."""
+    """Rank 1 comes first and is leased all 200 rows: two batches. One of them has to stay at its agent,
+    because the round needs it for rank 0."""
     without_end(job)(0, 200)
     run = Run(job, 2, [1], max_wait=0.5)
     poll(lambda: counts(job)["leased"] == 1200)
@@ -337,7 +338,7 @@ def test_on_an_input_without_end_no_process_gets_what_another_one_lacks(job: Any
 
 
 @pytest.mark.parametrize(("more", "error"), [("tail='full'", "short"), ("tail='drop', rounds=False", "no")])
-def test_what_does_not_go_with_it_is_refused(job: Any, more: str, error: str) -> None:
+def test_settings_that_exclude_tail_drop_are_refused(job: Any, more: str, error: str) -> None:
     job.write(100)
     job.up("--model", "replicated")
     job.apply()

@@ -1,5 +1,5 @@
-"""Pushed records on a real disk that is full, with a real trainer: a record that was answered is
-not lost, pushers are told why they wait, and each transaction lands once when there is room."""
+"""Pushed records on a real disk that is full, with a real trainer: an acknowledged record is not
+lost, pushers are told why they wait, and each transaction lands once when there is room."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from test_push import TRAINER, numbers, rows, start, start_agent, start_master, 
 
 __all__ = ["state"]  # a fixture
 
-# Each of many steps may take long on a busy machine, and a test that pytest ends leaves its mount.
+# On a busy machine each of many steps may take long. If pytest ended the test, its file system would
+# stay mounted.
 pytestmark = pytest.mark.timeout(1800)
 NO_ROOM = "no space left on device"
 
 
 class Disk:
-    """A small file system. Only root can make one."""
+    """A small file system. Mounting it needs root."""
 
     def __init__(self, kind: str, at: Path, mib: int) -> None:
         if os.getuid() != 0:
@@ -42,7 +43,7 @@ class Disk:
             subprocess.run(["mount", "-t", kind, "-o", f"size={mib}m,mode=700", "none", at], check=True)
 
     def fill(self, leave: int = 0) -> None:
-        """Until there is no room, but for so many bytes."""
+        """Fills the disk until only `leave` bytes are free."""
         with self.ballast.open("wb", buffering=0) as f:
             for piece in (1 << 20, 1 << 12, 1 << 10):
                 with contextlib.suppress(OSError):
@@ -90,7 +91,7 @@ def until(job: Any, what: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("disk", [("ext4", "landing"), ("tmpfs", "landing")], indirect=True, ids=["ext4", "tmpfs"])
 def test_chunks_wait_for_room_on_their_disk(job: Any, disk: Disk) -> None:
-    """Chunks have a disk of their own, so the master goes on."""
+    """Only chunks are on the full disk, so the master goes on."""
     start(job)
     start_agent(job)
     trainer = job.trainer(TRAINER)
@@ -114,7 +115,7 @@ def test_chunks_wait_for_room_on_their_disk(job: Any, disk: Disk) -> None:
     (said,) = job.folder.glob("push-*.log")
     pushers = [in_thread(one), in_thread(two)]
     until(job, lambda: all(told.values()))
-    until(job, lambda: NO_ROOM in said.read_text())  # after two seconds
+    until(job, lambda: NO_ROOM in said.read_text())  # the tool says it after two seconds
     for reasons in told.values():
         assert all("a chunk could not be stored" in r and NO_ROOM in r for r in reasons), reasons
     with pytest.raises(headrace.MasterUnavailable, match=NO_ROOM):
@@ -133,7 +134,7 @@ def test_chunks_wait_for_room_on_their_disk(job: Any, disk: Disk) -> None:
 
 
 def start_on_full_disk(job: Any) -> None:
-    """A master that may end at once: it cannot write its store."""
+    """Starts a master. It may end at once, because it cannot write its store."""
     address = Path(job.env["HEADRACE_STATE"]) / "master.addr"
     address.unlink(missing_ok=True)
     job.master = job.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s")
@@ -141,8 +142,8 @@ def start_on_full_disk(job: Any) -> None:
 
 
 def restart_until_ended(job: Any, thread: threading.Thread, seen: int) -> int:
-    """Waits for a thread that pushes, and starts the master again whenever it has ended for want of
-    room: also a while after there is room again. Returns how often that was."""
+    """Waits for a thread that pushes. Meanwhile it starts the master again each time it has ended for
+    lack of room, which can still happen a while after there is room. Returns how often that was."""
     ended, deadline = 0, time.monotonic() + 120
     while thread.is_alive() and time.monotonic() < deadline:
         if job.master.poll() is not None:
@@ -155,9 +156,9 @@ def restart_until_ended(job: Any, thread: threading.Thread, seen: int) -> int:
 
 @pytest.mark.parametrize("disk", [("ext4", ""), ("tmpfs", "")], indirect=True, ids=["ext4", "tmpfs"])
 def test_a_transaction_lands_once_although_the_disk_fills_at_any_step(job: Any, disk: Disk) -> None:
-    """Chunks, the store and everything else lie on one disk. There is room for a part of a
-    transaction's steps: each time for a little more. Each second time the master is killed, and
-    started again before there is room."""
+    """Chunks, the store and everything else are on one disk. There is room for only some steps of a
+    transaction, for a little more each time. Every second time the master is killed, and started
+    again before there is room."""
     start(job)
     start_agent(job)
     trainer = job.trainer(TRAINER)
@@ -185,7 +186,7 @@ def test_a_transaction_lands_once_although_the_disk_fills_at_any_step(job: Any, 
         ended += restart_until_ended(job, thread, seen)
         assert done == [headrace.Pushed(name, True, 100)], f"{kib} KiB" + job.logs()
         pushed += 100
-    print(f"{len(steps)} transactions, {through} at once, the master has ended {ended} times")
+    print(f"{len(steps)} transactions, {through} landed before there was room, the master ended {ended} times")
 
     def end() -> None:
         with headrace.Pusher("clicks") as pusher:
@@ -199,7 +200,7 @@ def test_a_transaction_lands_once_although_the_disk_fills_at_any_step(job: Any, 
 
 @pytest.mark.parametrize("disk", [("ext4", "store")], indirect=True, ids=["ext4"])
 def test_transactions_land_once_although_the_store_cannot_be_written(job: Any, disk: Disk) -> None:
-    """Only the store lies on the disk, so chunks are stored and commits fail: the master ends. It is
+    """Only the store is on the full disk. Chunks are stored and commits fail, so the master ends. It is
     started again when there is room, and the pusher goes on by itself."""
     start(job)
     start_agent(job)
@@ -231,7 +232,7 @@ def test_transactions_land_once_although_the_store_cannot_be_written(job: Any, d
     worker.join(120)
     assert not worker.is_alive(), job.logs()
     assert [d.records for d in done] == [20] * len(done)
-    print(f"{len(done)} transactions, {sum(d.already for d in done)} of them had landed before")
+    print(f"{len(done)} transactions, {sum(d.already for d in done)} of them had landed before the answer was lost")
     with headrace.Pusher("clicks") as pusher:
         assert pusher.landed("t0") == headrace.Pushed("t0", True, 20)
         pusher.end()

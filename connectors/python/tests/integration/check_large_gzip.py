@@ -1,6 +1,6 @@
-"""A large .gz of one member, through a master, an agent and two trainers that are all killed twice:
-it is leased in pieces, and read on from the middle. MIB is its size, packed; 10240 takes 11 GB of
-the disk."""
+"""A large .gz of one member, read through a master, an agent and two trainers that are all killed
+twice: it is leased in pieces, and reading goes on in its middle. The variable MIB is its packed
+size; 10240 needs 11 GB of disk."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ decode:
     - {{name: of_id, path: 2, dtype: int64}}
 """
 
-# Which records are in the model: how often it has seen each id. If it is told to, it waits when a
-# fifth of all records has come since its start, and is killed there.
+# The model counts how often it has seen each id. A trainer that is told to wait does so when it has
+# seen a fifth of all records since its start; the test kills it there.
 TRAINER = """
 import os, sys, time
 import headrace
@@ -66,13 +66,13 @@ print("end", count, flush=True)
 
 
 def write(path: Path, mib: int) -> int:
-    """Lines of 4 KB that pack to three quarters, in one member, until the file has that size. Returns
-    their number. Most of a line is packed once and copied, so 10 GB take a minute."""
+    """Writes lines of 4 KB as one gzip member until the file has that size. Returns the number of lines.
+    A line packs to three quarters. Most of it is packed once and copied, so 10 GB take a minute."""
     per, width = 1024, 4096
     letters = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
     text = letters[np.random.default_rng(1).integers(0, 64, (per, width))]
     text[:, [10, -9]], text[:, -1] = ord("\t"), ord("\n")
-    stored = [bytes([0, n, 0, 255 - n, 255]) + bytes(n) for n in (11, 9)]  # blocks of so many bytes
+    stored = [bytes([0, n, 0, 255 - n, 255]) + bytes(n) for n in (11, 9)]  # unpacked blocks of 11 and of 9 bytes
     pieces, places = [], []
     for line in text:
         pack = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
@@ -99,7 +99,7 @@ def write(path: Path, mib: int) -> int:
 
 
 class Life:
-    """One master, one agent and two trainers, each a process of its own, until they are killed."""
+    """One master, one agent and two trainers, each a process of its own, from their start to their kill."""
 
     def __init__(self, job: Any, rows: int, *waits: str) -> None:
         self.job, started = job, time.monotonic()
@@ -161,7 +161,7 @@ def test_a_large_gz_is_leased_in_pieces_and_read_on_from_the_middle(job: Any) ->
     print(f"{size} bytes, {rows} records", flush=True)
     (job.folder / "rows.yaml").write_text(SPEC.format(root=job.data))
     (job.folder / "checkpoints").mkdir()
-    for _ in range(2):  # a fifth of all is in a checkpoint then, and at most two fifths
+    for _ in range(2):  # after each kill, the checkpoints have a fifth to two fifths more of the records
         life = Life(job, rows, "waits")
         life.until(lambda: life.said("waits"))  # noqa: B023
         life.report(f"killed at {life.said('waits')}")
@@ -172,8 +172,8 @@ def test_a_large_gz_is_leased_in_pieces_and_read_on_from_the_middle(job: Any) ->
     left = 1 - sum(life.said("restored")) / rows
     life.until(lambda: all(t.process.poll() == 0 for t in life.trainers))
     life.report(f"at the end {life.said('end')}")
-    # A reader that begins at the beginning reads all of the file. This one reads what is left, and
-    # for each lease a little before it.
+    # If the agent began at the start of the file, it would read all of it. It may read what is left,
+    # and a little before each lease.
     assert life.read(life.agent) < (left + 0.2) * size + (64 << 20)
     seen = sum(np.load(job.folder / "checkpoints" / f"{rank}.npy").astype(int) for rank in range(2))
     assert np.array_equal(seen, np.ones(rows)), np.bincount(seen)

@@ -1,5 +1,5 @@
-"""Checkpoints in memory against the real agent and master: they outlive the trainer
-and the agent, and hold exactly the records of their cut."""
+"""Checkpoints in memory, against the real agent and master. They outlive the trainer and the
+agent, and hold exactly the records of their cut."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_killed_trainer_comes_back_from_memory_with_exactly_its_records(job: A
     assert restored(out)[1:4] == ["61", "3050", "memory"], out + job.logs()
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
     assert checked(job, n) == 1
-    assert slots_of(job) == []  # it ended as it should, with everything on storage
+    assert slots_of(job) == []  # a trainer that ends without an error leaves everything on storage
 
 
 def test_memory_outlives_the_agent_and_the_master_too(job: Any) -> None:
@@ -67,8 +67,8 @@ POINTS = ["copying", "captured", "frozen", "sealed", "files", "manifest", "renam
 
 @pytest.mark.parametrize("model", ["replicated", "private"])
 def test_a_crash_at_every_point_leaves_the_newest_checkpoint_that_was_whole(job: Any, model: str) -> None:
-    """Each save to storage is awaited. One that still runs keeps its slot, so the next save
-    takes the other slot, in which the newest checkpoint lies."""
+    """Each save to storage is awaited. Otherwise a running one would keep its slot, and the next save
+    would overwrite the other slot, which has the newest checkpoint."""
     n = job.write(6000)
     job.up("--model", model)
     job.apply()
@@ -120,7 +120,7 @@ def test_what_was_changed_in_memory_is_passed_over(job: Any) -> None:
 
 @pytest.mark.parametrize("model", ["replicated", "private"])
 def test_an_older_checkpoint_in_memory_is_restored_by_its_step(job: Any, model: str) -> None:
-    """A rank alone compares only the newest one before it asks the master."""
+    """A single rank verifies only the newest one before it asks the master."""
     n = job.write(3000)
     job.up("--model", model)
     job.apply()
@@ -137,7 +137,7 @@ def test_without_memory_the_newest_on_storage_is_taken_and_the_lost_one_is_voide
     job.up("--model", "replicated")
     job.apply()
     env = {ROOT: str(memory)}
-    # Awaited: a save to storage that has to wait for the one before may be that of step 17.
+    # stored: each save to storage is awaited. A save that waits for the one before could be of step 17.
     trainer = job.trainer(TRAINER, **settings(job, n, waits=17, every=5, stored=True), **env)
     trainer.printed(18)
     assert max(m.step for m in manifest.find(str(job.folder / "ckpt"))) == 15

@@ -1,4 +1,4 @@
-"""Groups whose ranks go back together: to what all of them hold in memory."""
+"""Groups whose ranks go back together, to the newest checkpoint that all of them have in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seen import settings
 
 __all__ = ["memory"]  # a fixture
 
-# A rank of a replicated group, on a node of its own. All step together, through a file
+# A rank of a replicated group, on a node of its own. All ranks step together: each writes a file
 # for each step. Rank 1 is killed at step 21 of its first life, before its copy is whole.
 ON_TWO_NODES = """
 import headrace, json, os, signal, sys, time
@@ -79,7 +79,7 @@ def test_a_group_on_two_nodes_goes_back_to_the_newest_that_both_hold(job: Any, m
     group(0, stop=21, dies=1)
     out = group(1, stop=25, dies=0)
     assert [restored(o)[1:4] for o in out] == [["20", str(t), "memory"] for t in (1000, 1000)], out
-    # Rank 0's node is lost: nobody can go back to what lies in memory.
+    # Rank 0's node is lost, so no rank can go back to a checkpoint in memory.
     shutil.rmtree(memory / "node-0")
     (memory / "node-0").mkdir(mode=0o700)
     out = group(2, stop=0, dies=0)
@@ -87,7 +87,7 @@ def test_a_group_on_two_nodes_goes_back_to_the_newest_that_both_hold(job: Any, m
 
 
 def test_a_changed_bit_of_one_rank_takes_the_checkpoint_from_the_whole_group(job: Any, memory: Path) -> None:
-    """The others must not choose what that rank cannot read."""
+    """The other ranks must not choose a checkpoint that this rank cannot read."""
     job.write(20000)
     job.up("--model", "replicated")
     job.apply()

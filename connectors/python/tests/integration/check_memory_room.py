@@ -35,7 +35,7 @@ def test_too_little_room_is_told_once_and_storage_goes_on(job: Any, memory: Path
 
 @pytest.fixture
 def small(memory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A tmpfs of so many KiB. Only root can make one."""
+    """A tmpfs of so many KiB. Mounting it needs root."""
     if os.getuid() != 0:
         pytest.fail("this test mounts a tmpfs: run it as root", pytrace=False)
     folder = memory / "small"

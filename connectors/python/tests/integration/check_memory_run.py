@@ -1,4 +1,4 @@
-"""What trainers leave in memory goes to storage when `headrace run` sees them fail."""
+"""When trainers fail, `headrace run` writes the checkpoints that they left in memory to storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seen import settings
 
 __all__ = ["memory"]  # a fixture
 
-# Rank 0 is killed once, by itself. A replicated group steps together, through a file for each step.
+# Rank 0 kills itself once. The ranks of a replicated group step together: each writes a file for each step.
 KILLED_ONCE = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -36,7 +36,7 @@ with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(cfg["
         if step <= 21:
             ck.save(step, {"total": total, "w": np.full(5000, step)}, storage=False).wait_memory()
         while step == cfg["stop"] and trainer.rank != 0 and not os.path.exists(cfg["dir"] + "/killed"):
-            time.sleep(0.01)  # else it may train all that there is before rank 0 comes so far
+            time.sleep(0.01)  # otherwise it may train all records before rank 0 comes to its kill
         if step == cfg["stop"] and trainer.rank == 0 and os.environ["HEADRACE_ATTEMPT"] == "0":
             open(cfg["dir"] + "/killed", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +48,7 @@ print("end", step, total, flush=True)
 
 
 def running(job: Any, model: str, ranks: int, *more: str) -> tuple[int, list[str]]:
-    """Writes rows, a spec and the program above. Gives the number of rows and the `headrace run` of it."""
+    """Writes rows, a spec and the program above. Returns the number of rows and the `headrace run` command."""
     n = job.write(6000)
     spec, program = job.folder / "rows.yaml", job.folder / "train.py"
     spec.write_text(job.spec("rows"))
@@ -77,7 +77,7 @@ def test_run_writes_what_a_killed_trainer_left_in_memory_before_it_starts_again(
 def test_a_node_that_is_preempted_writes_what_lies_in_memory_before_it_ends(
     job: Any, memory: Path, model: str, ranks: int
 ) -> None:
-    """It gets SIGTERM. Afterwards its memory is gone, and storage has the last step."""
+    """`headrace run` gets SIGTERM. Then the memory of the node is lost, and storage has the last step."""
     n, command = running(job, model, ranks)
 
     def run(**how: Any) -> tuple[Any, Path]:

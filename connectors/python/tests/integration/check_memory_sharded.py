@@ -13,7 +13,7 @@ from seen import settings
 
 __all__ = ["memory"]  # a fixture
 
-# A rank of a sharded group: each has a part of its own. All step together, through a file for each step.
+# A rank of a sharded group, with a part of its own. All ranks step together: each writes a file for each step.
 SHARDED = """
 import headrace, json, os, signal, time
 import numpy as np
@@ -47,7 +47,7 @@ with rows.batches(50, rounds=False) as stream, Checkpointer(cfg["dir"], stream, 
         w[:] = -1
         saved.wait_memory()
         if cfg.get("dies") and step % 10 == 0:
-            saved.wait()  # else that slot is pinned, and a kill in mid copy goes back to it
+            saved.wait()  # otherwise the save pins this slot, and a kill in mid copy goes back to it
         open(f"{cfg['dir']}/{cfg['life']}-{step}-{trainer.rank}", "w").close()
         while not os.path.exists(f"{cfg['dir']}/{cfg['life']}-{step}-{1 - trainer.rank}"):
             time.sleep(0.002)
@@ -68,7 +68,7 @@ def sharded(job: Any, memory: Path, life: int, stop: int, kills: bool = True, di
 
 
 def killed(ranks: list[Any], step: int) -> None:
-    """Once both have saved the step."""
+    """Kills both ranks once they have saved the step."""
     for rank in ranks:
         told(rank, f"saved {step}")
     for rank in ranks:
@@ -88,14 +88,14 @@ def test_each_rank_of_a_sharded_model_comes_back_from_memory_and_from_storage_wi
     killed(ranks, 33)
     for rank in ranks:
         assert restored(rank.log.read_text())[1:4] == ["25", "25", "memory"], rank.log.read_text()
-    # One rank's memory is lost: both go back to storage, where all parts of step 30 are.
+    # Rank 1's memory is lost, so both go back to storage, which has all parts of step 30.
     for path in slots_of(job, 1):
         os.unlink(path)
     out = [rank.ended() for rank in sharded(job, memory, 2, stop=36, kills=False)]
     for text in out:
         assert restored(text)[1:3] == ["30", "30"], text + job.logs()
         assert "end 36" in text
-    assert restored(out[1])[3] == "storage", out  # rank 0 may have it in memory, too
+    assert restored(out[1])[3] == "storage", out  # rank 0 may still have it in memory
     listed = json.loads(job.headrace("ckpt", "list", str(job.folder / "ckpt"), "-o", "json").stdout)
     assert next(v["step"] for v in listed if v["state"] == "whole") == 36, listed
     assert job.headrace("ckpt", "verify", str(job.folder / "ckpt")).returncode == 0

@@ -1,6 +1,6 @@
-"""Records that make their trainer take more memory than there is, under `headrace run` with
-on_crash: isolate. `headrace run`, with its master, its agent and its trainers, has a cgroup of its
-own with a limit, as in a container. The kernel ends the trainer."""
+"""Records that make their trainer use more memory than there is, under `headrace run` with on_crash:
+isolate. `headrace run`, with its master, its agent and its trainers, has a cgroup of its own with a
+limit, as in a container. The kernel kills the trainer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with headrace.dataset("clicks").batches(64) as stream:
 
 
 class MemoryGroup:
-    """A cgroup with a limit and without swap. Only root can make one."""
+    """A cgroup with a limit of memory and without swap. Making it needs root."""
 
     def __init__(self, name: str, mib: int) -> None:
         if os.getuid() != 0:
@@ -59,13 +59,13 @@ class MemoryGroup:
                 2: {"memory.max": mib << 20, "memory.swap.max": 0},
             }
             for file, value in limits[self.version].items():
-                if (self.at / file).exists():  # the second is not there on a kernel that cannot swap
+                if (self.at / file).exists():  # a kernel without swap does not have the second file
                     (self.at / file).write_text(str(value))
         except OSError as e:
             pytest.fail(f"a memory cgroup cannot be made in {self.at.parent}: {e}", pytrace=False)
 
     def kills(self) -> int:
-        """How many of its processes the kernel has killed for want of memory."""
+        """How many of its processes the kernel has killed for lack of memory."""
         text = (self.at / {1: "memory.oom_control", 2: "memory.events"}[self.version]).read_text()
         found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
         assert found is not None, text
@@ -108,18 +108,18 @@ def job(tmp_path: Path, binary: str) -> Iterator[LimitedJob]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("trainers", "shell"), [(1, False), (1, True), (2, False)], ids=["one", "shell", "two"])
 def test_a_record_that_takes_all_memory_is_left_out(job: LimitedJob, trainers: int, shell: bool) -> None:
-    """The kernel kills the trainer, or the child of its shell, and nothing else of the cgroup. Then
-    the record is found like one that segfaults, and all others are trained once."""
+    """The kernel kills the trainer, or the child of its shell, and nothing else of the cgroup. The
+    record is then found like one that segfaults, and all others are trained once."""
     python = [sys.executable, str(job.folder / "train.py")]
     program = ["sh", "-c", '"$0" "$1"; exit $?', *python] if shell else python
     r = job.start("--max-restarts", "30", "--nproc-per-node", str(trainers), program=program)
     assert r.returncode == 0, r.stderr
     crashes, kills = job.crashes(), job.group.kills()
-    print(f"{kills} kills for want of memory, rows in hand: {crashes}")
-    # Each end was the kernel's, and `headrace run` says so of each.
+    print(f"{kills} kills for lack of memory, rows in hand: {crashes}")
+    # The kernel caused each end, and `headrace run` says so each time.
     assert kills == len(crashes) == r.stderr.count("out of memory"), f"{kills} {crashes}" + r.stderr
     assert kills == r.stderr.count("restarting a worker"), r.stderr
-    # Once more if it takes longer to fill the memory than the agent waits at first, one second, or
+    # More often if filling the memory takes longer than the agent waits at first (one second), or
     # if both trainers end together.
     assert crashes.count(1) >= 2 * len(BAD), crashes
     assert job.trained() == all_but(*BAD)

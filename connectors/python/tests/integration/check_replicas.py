@@ -1,5 +1,5 @@
-"""Copies of checkpoints in memory on other nodes, with real agents: a node is an agent with
-a memory folder and a socket of its own."""
+"""Copies of checkpoints in memory on other nodes. The agents are real; a node is an agent with a
+memory folder and a socket of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["memory"]  # a fixture
 
 
 class Node:
-    """An agent, and the memory of its node."""
+    """An agent and the memory of its node."""
 
     def __init__(self, job: Any, memory: Path, name: str) -> None:
         self.job, self.name = job, name
@@ -52,16 +52,16 @@ class Node:
         self.agent.wait()
 
     def lose(self) -> None:
-        """The node is lost, and its memory with it."""
+        """Loses the node, and its memory with it."""
         self.kill()
         shutil.rmtree(self.memory)
 
     def slots(self, kind: str) -> list[Path]:
-        """Its slots of a kind: "rank" or "replica"."""
+        """The slots of one kind on this node: "rank" or "replica"."""
         return sorted(self.memory.glob(f"headrace-{os.getuid()}/*/{kind}-*-slot-?"))
 
     def steps(self, kind: str = "replica", rank: int = 0) -> list[int]:
-        """Of the complete ones of a rank."""
+        """The steps of a rank's complete slots."""
         abouts = [_slots.peek(str(p)) for p in self.slots(kind)]
         return sorted(int(a["manifest"]["step"]) for a in abouts if a is not None and a["rank"] == rank)
 
@@ -78,7 +78,7 @@ def until(done: Callable[[], Any], job: Any) -> None:
 
 
 def start(job: Any, memory: Path, model: str, *names: str, more: tuple[str, ...] = ()) -> list[Node]:
-    """A master, and an agent on each node."""
+    """Starts a master, and an agent on each node."""
     how = ["--listen", "127.0.0.1:0", "--http", "off", "--model", model, "--session-ttl", "5s"]
     job.start("master", *how, "--allow-root", str(job.folder))
     until(lambda: (job.folder / "state" / "master.addr").exists(), job)
@@ -125,7 +125,7 @@ def test_a_changed_bit_in_the_copy_is_found_and_storage_is_taken(job: Any, memor
     assert (of_end(out) == 1).all(), out
 
 
-# A rank of a replicated group. All step together, through a file for each step; at `waits` they wait.
+# A rank of a replicated group. All ranks step together: each writes a file for each step. They wait at step `waits`.
 GROUP = """
 import headrace, json, os, signal, time
 import numpy as np
@@ -160,7 +160,7 @@ print("end", step, flush=True)
 
 
 def test_a_group_goes_on_from_memory_when_one_of_its_nodes_was_lost(job: Any, memory: Path) -> None:
-    """The ranks have one state: the lost rank takes the copy of a rank that lives."""
+    """All ranks have the same state, so the lost rank takes the copy of a rank that still runs."""
     job.write(20000)
     (job.folder / "ckpt").mkdir()
     a, b = start(job, memory, "replicated", "node-a", "node-b")
@@ -188,7 +188,7 @@ def test_a_receiver_that_is_killed_in_mid_copy_costs_nothing_and_leaves_nothing_
     n = job.write(5000)
     a, b = start(job, memory, "private", "node-a", "node-b", more=("--replica-bandwidth", "128KiB"))
     trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=60))
-    # The state has 360 KB: a copy takes 2.8 s. One copy is whole, and the next one is under way.
+    # The state has 360 KB, so a copy takes 2.8 s. One copy is complete, and the next one is under way.
     until(lambda: b.steps() and len(b.slots("replica")) == 2 and len(b.steps()) == 1, job)
     b.kill()
     whole = b.steps()
@@ -240,20 +240,20 @@ def test_an_agent_that_has_no_room_is_passed_over_and_the_trainer_does_not_notic
 
 
 @pytest.mark.parametrize("model", ["replicated", "private"])
-def test_a_copy_that_is_behind_the_newest_is_gone_back_to_with_its_own_records(
+def test_going_back_to_a_copy_older_than_the_newest_restores_its_own_records(
     job: Any, memory: Path, model: str
 ) -> None:
-    """The master has forgotten its cut: newer ones lay in the lost memory."""
+    """The master has forgotten the cut of the copy, because newer checkpoints were in the lost memory."""
     n = job.write(10000)
     a, b = start(job, memory, model, "node-a", "node-b")
     trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=20, stop=150))
     until(lambda: b.steps()[-1:] == [20], job)
-    b.kill()  # it gets none of the newer ones
+    b.kill()  # so that it gets no copy of the newer ones
     (job.folder / "ckpt" / "go").touch()
     assert "saved 150" in trainer.ended()
     a.lose()
     b.start()
     out = b.trainer(TRAINER, **settings(job, n, every=1000)).ended()
-    # b's own agent keeps the copy: nothing has to travel.
+    # Node b's own agent keeps the copy, so nothing is fetched from a peer.
     assert restored(out)[1:3] == ["20", "1000"], out + job.logs()
     assert (of_end(out) == 1).all(), out

@@ -5,7 +5,7 @@ it to the others and to the master. The ports are not on loopback, so all of the
 certificates. A node is lost with all its processes and its memory; a cable is pulled.
 
 Making namespaces needs root. Where they are not allowed, the same tests run on addresses of
-loopback, the output says so, and a pulled cable is an agent that is stopped.
+loopback, the output says so, and the tests stop an agent instead of pulling a cable.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from seen import settings
 
 __all__ = ["memory"]  # a fixture
 
-pytestmark = pytest.mark.filterwarnings("default:no network namespaces")  # it is shown, and no error
+pytestmark = pytest.mark.filterwarnings("default:no network namespaces")  # show the warning, do not fail
 
 NODES = ("node-a", "node-b", "node-c")
 NOTHING = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 class Network:
-    """Namespaces for the master ("hub") and the nodes, on one bridge. missing: why there are none."""
+    """Namespaces for the master ("hub") and the nodes, on one bridge. `missing` says why there are none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Network:
             ip("-n", space, "link", "set", "eth0", "up")
 
     def _authority(self) -> None:
-        """Makes keys and certificates, each for its address."""
+        """Makes a key and a certificate for each address."""
 
         def openssl(*words: str) -> None:
             subprocess.run(["openssl", *words], cwd=self.folder, check=True, **NOTHING)  # type: ignore[call-overload]
@@ -92,7 +92,7 @@ class Network:
         return ["--tls-cert", f"{at}/{name}.crt", "--tls-key", f"{at}/{name}.key", "--tls-ca", f"{at}/ca.crt"]
 
     def within(self, name: str) -> tuple[str, ...]:
-        """The command that starts a process there."""
+        """The command that starts a process in that namespace."""
         return ("ip", "netns", "exec", self._spaces[name]) if self.real else ()
 
     def pids(self, name: str) -> list[int]:
@@ -113,7 +113,7 @@ class Network:
 
 
 class Host(Node):
-    """A node with a network of its own. It has no file of the master's."""
+    """A node with a network of its own. It does not see the master's files."""
 
     def __init__(self, job: Any, memory: Path, network: Network, name: str, master: str) -> None:
         super().__init__(job, memory, name)
@@ -134,7 +134,7 @@ class Host(Node):
         return trainer
 
     def lose(self) -> None:
-        """All its processes end at once, and its memory is gone."""
+        """Kills all its processes at once, and removes its memory."""
         processes = [self.agent, *self.trainers]
         pids = self.network.pids(self.name) if self.network.real else [p.pid for p in processes if p.poll() is None]
         assert len(pids) >= 2, (pids, self.job.logs())  # the agent and a trainer
@@ -164,7 +164,7 @@ def network(job: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Netw
 
 
 def hosts(job: Any, memory: Path, network: Network, *more: str) -> list[Host]:
-    """A master, and nodes that are not started yet. more: settings of their agents."""
+    """Starts a master, and makes nodes that are not started yet. more: settings of their agents."""
     within, address = network.within("hub"), network.address["hub"]
     command = [*within, job.binary, "master", "--listen", f"{address}:0", "--http", "off", "--model", "private"]
     command += ["--session-ttl", "5s", "--allow-root", str(job.folder), *network.tls("hub")]
@@ -204,14 +204,14 @@ def test_the_rank_of_a_node_that_is_lost_comes_back_from_its_peer(job: Any, memo
 def test_a_cable_that_is_pulled_in_a_copy_tears_nothing_and_the_copy_comes_later(
     job: Any, memory: Path, network: Network
 ) -> None:
-    """The trainer does not notice. When the cable is in again, the newest checkpoint is copied,
-    and after the loss of its node that is gone back to."""
+    """The trainer does not notice. When the cable is back, the newest checkpoint is copied. After the
+    trainer's node is lost, the rank goes back to this copy."""
     n = job.write(5000)
     a, b, c = hosts(job, memory, network, "--replica-bandwidth", "128KiB")
     a.start()
     b.start()
     trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=60))
-    # The state has 360 KB: a copy takes 2.8 s. One copy is whole, and the next one is under way.
+    # The state has 360 KB, so a copy takes 2.8 s. One copy is complete, and the next one is under way.
     until(lambda: len(b.slots("replica")) == 2 and len(b.steps()) == 1, job)
     network.cable(b, is_in=False)
     whole = b.steps()
@@ -229,8 +229,8 @@ def test_a_cable_that_is_pulled_in_a_copy_tears_nothing_and_the_copy_comes_later
 
 
 def test_a_node_whose_cable_stays_out_is_passed_over(job: Any, memory: Path, network: Network) -> None:
-    """The copy under way ends after 30 s in which nothing is taken; then the next node of the ring
-    has the copies, and a lost rank comes back from there."""
+    """The copy under way fails after 30 s without progress. Then the copies go to the next node of the
+    ring, and a lost rank comes back from there."""
     n = job.write(5000)
     a, b, c = hosts(job, memory, network, "--replica-bandwidth", "128KiB")
     for node in (a, b, c):
@@ -244,5 +244,5 @@ def test_a_node_whose_cable_stays_out_is_passed_over(job: Any, memory: Path, net
     a.lose()
     (job.folder / "ckpt" / "go").touch()
     out = c.trainer(TRAINER, **settings(job, n, every=1000)).ended()
-    assert restored(out)[1:3] == ["60", "3000"], out + job.logs()  # c's own agent keeps the copy
+    assert restored(out)[1:3] == ["60", "3000"], out + job.logs()  # node c's own agent keeps the copy
     assert (of_end(out) == 1).all(), out

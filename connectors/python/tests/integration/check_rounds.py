@@ -1,8 +1,8 @@
 """Rounds: either all ranks of a group get round r, or none does.
 
-Real master, agent and processes. A socket of the test stands for the collective: it
-answers a rank once all ranks have come with the same round, so a group that takes
-different rounds hangs there, as it would in all-reduce.
+Master, agent and processes are real. A socket of the test plays the collective: it answers
+a rank once all ranks have come with the same round. If ranks take different rounds, they
+hang there, as they would in all-reduce.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import headrace
 import pytest
 
-# The collective of a rank, and its place in the group.
+# How a rank takes part in the collective.
 GROUP = """
 import json, os, socket, sys, time
 import headrace
@@ -48,7 +48,7 @@ try:
         if slow and b.number % slow == rank:
             time.sleep(0.03)
         ids = b["id"].tolist()
-        whole = b.global_rows  # without a word to the others
+        whole = b.global_rows  # known without asking the other ranks
         total = reduce(rank=rank, round=b.number, rows=len(b), last=b.last)
         assert whole == total["rows"], (b.number, whole, total)
         assert b.slice(0, 1).global_rows == whole
@@ -63,7 +63,7 @@ headrace.shutdown()
 """
 )
 
-# The same, on the steps of a bit_exact dataset: a list of batches is this rank's part of a round.
+# The same for the steps of a bit_exact dataset: a list of batches is this rank's part of a round.
 STEPS = (
     GROUP
     + """
@@ -134,7 +134,7 @@ def rounds_of(text: str) -> list[list[int]]:
 
 
 def judge(group: Group, ranks: list[Any], total: int) -> list[list[list[int]]]:
-    """All ranks have ended, with the same rounds and all rows once."""
+    """Checks that all ranks have ended with the same rounds, and that each row came once."""
     each = [rounds_of(r.ended()) for r in ranks]
     assert not group.wrong, group.wrong
     for r in ranks:
@@ -168,7 +168,7 @@ def test_a_round_has_its_global_rows_whatever_the_number_of_ranks(job: Any) -> N
         ranks = [job.helper(code, str(world), str(r), "0", str(group.port), "60") for r in range(world)]
         each = judge(group, ranks, rows)
         for rank, share in enumerate(shares):
-            # Only at the end of the data, when a rank gets no more rows, rounds are shorter.
+            # Rounds are shorter only at the end of the data, when a rank gets no more rows.
             assert max(x[1] for x in each[rank]) == share, (rank, share)
             assert {x[1] for x in each[rank][:10]} == {share}, (rank, share)
 
@@ -211,9 +211,9 @@ def test_more_ranks_than_rows(job: Any) -> None:
 
 
 def test_the_rows_of_a_round_that_max_wait_closes_are_spread_over_the_ranks(job: Any) -> None:
-    """Each file is one lease, so one rank reads it. Before max_wait has passed, the others
-    get their part of it. A machine that stands still meanwhile may miss that, so files
-    come until each rank has had its part of one."""
+    """Each file is one lease, so one rank reads it. The other ranks get their share before max_wait has
+    passed. A machine that stands still meanwhile may miss that, so more files come until each rank has
+    had its share of one."""
     spec = job.folder / "rows.yaml"
     spec.write_text(
         f"name: rows\nfiles: {{root: {job.data}, end: never, refresh: 100ms}}\n"
@@ -236,7 +236,7 @@ def test_the_rows_of_a_round_that_max_wait_closes_are_spread_over_the_ranks(job:
 
 
 def test_when_a_rank_ends_next_raises_world_changed_on_the_others(job: Any) -> None:
-    """Wherever they are: in next(), in step(), or in the collective, which breaks."""
+    """The others may be in next(), in step(), or in the collective, which breaks."""
     job.write(40_000)
     job.up("--model", "replicated")
     job.apply()
@@ -245,7 +245,7 @@ def test_when_a_rank_ends_next_raises_world_changed_on_the_others(job: Any) -> N
     os.kill(ranks[1].process.pid, signal.SIGKILL)
     for r in (ranks[0], ranks[2]):
         text = r.ended()
-        # In the collective its peers break the connection; in next() it is WorldChanged.
+        # In the collective the connection breaks; next() raises WorldChanged.
         assert "changed" in text or "the group is gone" in text, text
 
 
@@ -277,8 +277,8 @@ for b in s:
 
 
 def test_agent_and_master_end_and_come_again(job: Any) -> None:
-    """`up` is both. The processes bring their rounds to the next one, and nobody gets a
-    round that another one never gets."""
+    """`headrace up` is both. The trainers tell the next one their rounds, and no rank gets a round that
+    another rank never gets."""
     job.write(30_000)
     up = job.up("--model", "replicated")
     job.apply()
@@ -293,9 +293,9 @@ def test_agent_and_master_end_and_come_again(job: Any) -> None:
 
 
 @pytest.mark.parametrize("model", ["replicated", "shared"])
-def test_a_rank_that_stands_still_beside_one_that_waits_is_named(job: Any, model: str) -> None:
-    """Without rounds: rank 0 has the only rows and waits for rank 1, as in all-reduce, and
-    rank 1 waits for rows. Status and the log name both, and what to do."""
+def test_without_rounds_a_rank_that_stands_still_while_another_waits_is_named(job: Any, model: str) -> None:
+    """Without rounds, rank 0 has the only rows and waits for rank 1, as in all-reduce, while rank 1 waits
+    for rows. The status and the log name both ranks and say what to do."""
     job.write(60, files=1)
     job.up("--model", model)
     job.apply()
@@ -347,8 +347,8 @@ def start_steps(job: Any, world: int, slow: int = 0) -> tuple[Group, list[Any]]:
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
 @pytest.mark.parametrize("rows", [5000, 150, 30])
 def test_steps_are_rounds(job: Any, rows: int, world: int) -> None:
-    """Five virtual ranks have different numbers of records: of 30 rows, some have none. A rank
-    gets an empty list then, and all ranks the same number of lists."""
+    """Five virtual ranks have different numbers of records; with 30 rows, some have none. A rank without
+    records gets an empty list, so that all ranks get the same number of lists."""
     job.write(rows, files=1)
     job.up("--model", "replicated")
     job.apply(more="bit_exact: {virtual_ranks: 5, block: 700}\n")
@@ -442,7 +442,7 @@ try:
     s.last
 except ValueError as e:
     print("lists", n, e, flush=True)
-while n < 10: # as long as others go on
+while n < 10:  # a rank without records goes on reporting steps
     n += 1
     s.step(n)
 headrace.shutdown()
@@ -452,7 +452,7 @@ headrace.shutdown()
     assert len(lists) > 1, lists
 
 
-def test_what_does_not_go_with_rounds_of_steps_is_refused(job: Any) -> None:
+def test_options_that_exclude_rounds_of_steps_are_refused(job: Any) -> None:
     job.write(30)
     job.up("--model", "private")
     job.apply(more="")

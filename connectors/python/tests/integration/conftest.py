@@ -29,9 +29,9 @@ decode:
 """
 
 
-# Whoever is started again is back before it, on a slow machine too.
+# Long enough for a process to be started again within it, even on a slow machine.
 TTL = "20s"
-HANGS = 300.0  # seconds: whoever has not ended by then, or said what is waited for, never will
+HANGS = 300.0  # seconds; a process that has not done by then what the test waits for hangs
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +43,12 @@ def binary() -> str:
 
 
 class Trainer:
-    """A training process, and the file that it prints to."""
+    """A training process and the file that it prints to."""
 
     def __init__(
         self, code: str, env: dict[str, str], log: Path, *args: str, stdin: bool = False, within: tuple[str, ...] = ()
     ) -> None:
-        """within: the command that starts it."""
+        """within: a command that starts the program."""
         self.log = log
         with log.open("wb") as out:
             self.process = forking.program(code, args, env, out, stdin=stdin, within=within)
@@ -62,7 +62,7 @@ class Trainer:
             time.sleep(0.005)
 
     def ended(self, within: float = HANGS) -> str:
-        """Everything that it printed, once it has ended."""
+        """Waits for its end. Returns everything that it has printed."""
         try:
             self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -70,12 +70,12 @@ class Trainer:
         return self.log.read_text()
 
     def _logs(self) -> str:
-        """What all processes of the job have said."""
+        """The output of all processes of the job."""
         return "".join(f"\n--- {p.name}\n{p.read_text()}" for p in sorted(self.log.parent.glob("*.log")))
 
 
 class Job:
-    """One job's processes; whatever still runs when the test ends is ended."""
+    """The processes of one job. Those that still run at the end of the test are ended."""
 
     def __init__(self, binary: str, folder: Path) -> None:
         self.binary, self.folder = binary, folder
@@ -88,7 +88,7 @@ class Job:
         self.processes: list[Any] = []
 
     def write(self, rows: int, files: int = 3) -> int:
-        """rows records over some files; id counts them all from 0. Gives the number."""
+        """Writes so many records into some files. Their ids count from 0. Returns the number of records."""
         per = -(-rows // files)
         for f in range(files):
             lines = [self.line(i) for i in range(f * per, min((f + 1) * per, rows))]
@@ -149,14 +149,14 @@ class Job:
         return trainer
 
     def helper(self, code: str, *args: str) -> Trainer:
-        """A helper of the training: a process of ours with arguments."""
+        """A process that is no trainer: a program of the test, with arguments."""
         trainer = Trainer(code, self.env, self.folder / f"process-{len(self.processes)}.log", *args)
         self.processes.append(trainer.process)
         return trainer
 
     def rows_through_a_kill(self, spec: Path, code: str) -> tuple[list[Any], str]:
-        """What a trainer wrote into the file $ROWS, a JSON value in each line, sorted, and what it
-        said. Master and agent are killed once it has written something, and start again."""
+        """Runs a trainer that writes JSON lines into the file $ROWS. Once it has written something, master
+        and agent are killed and started again. Returns the values, sorted, and what the trainer printed."""
         up = self.up()
         self.headrace("dataset", "apply", "-f", str(spec))
         out = self.folder / "rows"

@@ -1,5 +1,5 @@
-"""Groups of workers that read a bit_exact dataset: what each of them got in every
-step, whoever of them is killed."""
+"""Groups of workers that read a bit_exact dataset, and what each of them got in every step,
+whichever of them is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[4]
 
 
 class Input:
-    """Which records begin where: per segment their offsets and ids, in order."""
+    """Where each record begins: for each segment the offsets and ids of its records, in order."""
 
     def __init__(self, segments: dict[str, tuple[Sequence[int], Sequence[int]]]) -> None:
         self.segments = segments
@@ -33,7 +33,7 @@ class Input:
         return sum(len(ids) for _, ids in self.segments.values())
 
 
-# A rank of a group: it notes the hash of each batch, with its step and virtual rank.
+# A rank of a group. It notes the hash of each batch, with its step and virtual rank.
 TRAINER = """
 import hashlib, json, os, signal, time
 import headrace
@@ -76,14 +76,14 @@ class Runs:
 
     def __init__(self, job: Any, input_: Input, patience: float) -> None:
         self.job, self.input = job, input_
-        self.noted: dict[tuple[int, int], str] = {}  # hash by (step, virtual rank)
+        self.noted: dict[tuple[int, int], str] = {}  # (step, virtual rank) -> hash
         self.ids: dict[tuple[int, int], list[int]] = {}
-        self.last = 0  # step that the group before died at
+        self.last = 0  # the step at which the group before died
         self.read = 0  # how often a batch was yielded
         self.patience = patience
 
     def group(self, world: int, rows: int = 64, meanwhile: Any = None, **more: Any) -> list[str]:
-        """One generation, until it ends or dies; what each rank printed."""
+        """Runs one generation until it ends or dies. Returns what each rank has printed."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         ranks = []
@@ -115,8 +115,8 @@ class Runs:
         return out
 
     def checked(self) -> None:
-        """The audit of every checkpoint says exactly the records of the batches up to
-        its step, found in the input by their offsets."""
+        """Checks every checkpoint: its audit names exactly the records of the batches up to its step. The
+        records are found in the input by their offsets."""
         found = manifest.find(str(self.job.folder / "ckpt"))
         assert found
         for m in found:
@@ -131,7 +131,7 @@ class Runs:
             assert inside == learned, m.path
 
     def hashes(self) -> list[str]:
-        """Of each step: over the batches of its virtual ranks, in their order."""
+        """A hash for each step, over the batches of its virtual ranks in order."""
         steps: dict[int, Any] = {}
         for (step, v), sha in sorted(self.noted.items()):
             steps.setdefault(step, hashlib.sha256()).update(f"{v} {sha}\n".encode())
@@ -151,8 +151,8 @@ def run(
     passes: int = 2,
     patience: float = 300,
 ) -> Runs:
-    """A job with this plan of groups; the last one reads to the end. prepare gives the
-    job its dataset `rows`, and says what is in it."""
+    """Runs a job whose groups follow the plan; the last group reads to the end. prepare gives the job
+    its dataset `rows`, and returns what is in it."""
     folder.mkdir(parents=True)
     job = kind(binary, folder)
     job.socket = job.env["HEADRACE_AGENT"] = str(folder / "a.sock")

@@ -1,5 +1,5 @@
-"""What the tests of files.remember share: a trainer that goes back to its checkpoints, and
-processes that are killed."""
+"""Shared by the tests of files.remember: a trainer that goes back to its checkpoints, and processes
+that are killed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agent import poll
 
 ROWS = 30  # of a file
 
-# Trains until the file sys.argv[2] says how many ids there are and it has as many. A line
-# for each checkpoint.
+# Trains until it has as many ids as the number in the file sys.argv[2], once that file exists. It
+# prints a line for each checkpoint.
 TRAIN = """
 import headrace, pathlib, sys
 import numpy as np
@@ -42,7 +42,7 @@ with stream, headrace.Checkpointer(sys.argv[1], stream, keep=2) as ck:
 
 
 class Writer(threading.Thread):
-    """Drops one more file again and again, until it is left."""
+    """A context in which one more file is dropped again and again."""
 
     def __init__(self, drop: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -61,8 +61,8 @@ class Writer(threading.Thread):
 
 
 class Lives:
-    """A master, an agent and a trainer, each a process of its own, that are killed and
-    started again."""
+    """A master, an agent and a trainer. Each is a process of its own that the tests kill and start
+    again."""
 
     def __init__(self, job: Any, spec: Path, *settings: str) -> None:
         self.job, self.spec, self.settings = job, spec, settings
@@ -74,11 +74,11 @@ class Lives:
         self.job.headrace("dataset", "apply", "-f", str(self.spec), *self.settings)
         self.start_agent()
         self.start_trainer()
-        # Until then it gives up if there is no socket, and start_agent takes the old one away.
+        # Wait until it is connected: it gives up if there is no socket, and start_agent removes the old one.
         self.trainer.printed(1)
 
     def start_master(self) -> None:
-        """Also after a kill, which leaves the address of the one before."""
+        """Starts a master, also after a kill, which leaves the address file of the one before."""
         address = Path(self.job.env["HEADRACE_STATE"]) / "master.addr"
         address.unlink(missing_ok=True)
         self.master = self.job.start(
@@ -100,11 +100,11 @@ class Lives:
         self.trainer = self.job.helper(TRAIN, str(self.job.folder / "checkpoints"), str(self.enough))
 
     def saves(self, more: int) -> None:
-        """Waits until the trainer has saved so often again."""
+        """Waits for so many more saves of the trainer."""
         self.trainer.printed(self.trainer.log.read_text().count("\n") + more)
 
     def kill(self, what: str) -> None:
-        """kill -9 of one of them, or of all, and a new one in its place."""
+        """Kills one of the processes, or all, with kill -9, and starts new ones."""
         trains = self.trainer.log.read_text().count("\n")
         names = ["trainer", "agent", "master"] if what == "all" else [what]
         for name in names:
@@ -113,11 +113,11 @@ class Lives:
             process.wait()
         for name in reversed(names):
             getattr(self, f"start_{name}")()
-        # It has saved after it: a trainer that is new has first said what it restored.
+        # Wait for a save after the kill. A new trainer first prints what it has restored.
         self.trainer.printed(2 if "trainer" in names else trains + 1)
 
     def lose_the_state(self) -> None:
-        """All are killed, and a master that knows nothing begins."""
+        """Kills all processes, removes the master's state, and starts them again."""
         for process in (self.trainer.process, self.agent, self.master):
             process.kill()
             process.wait()
@@ -126,8 +126,7 @@ class Lives:
         self.trainer.printed(2)
 
     def forgotten(self) -> int:
-        """How many bytes of files are forgotten. A new master answers once it has heard of
-        its agents."""
+        """How many bytes of files are forgotten. A new master answers once its agents have come back."""
 
         def ask() -> bool:
             nonlocal said
@@ -141,14 +140,14 @@ class Lives:
         return int(gone["units"]) if gone else 0
 
     def told(self, word: str) -> bool:
-        """Whether a master has said it."""
+        """Whether a master has logged these words."""
         return any(word in log.read_text() for log in self.job.folder.glob("master-*.log"))
 
     def ends_with(self, expected: Counter[int], drop: Callable[[], range]) -> None:
-        """The model has each of these records as often, and those of one more file."""
+        """Ends the trainer. Checks that its model has the expected records, and those of one more file."""
         part = self.enough.with_suffix(".part")
         part.write_text(str(expected.total() + ROWS))
-        part.rename(self.enough)  # the trainer reads a whole number
+        part.rename(self.enough)  # by renaming, so that the trainer never reads half a number
         expected.update(drop())
         said = self.trainer.ended(300)
         lines = [line for line in said.splitlines() if line.startswith("ids")]

@@ -1,4 +1,4 @@
-"""What the tests of checkpoints in memory share: a trainer, and slots of a test alone."""
+"""Shared by the tests of checkpoints in memory: a trainer, and a folder of slots for each test."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headrace import _slots
 
 ROOT = _slots.ROOT_VARIABLE
 
-# The model says how often it has seen each id. `copies` are as large as the test wants
-# them, and have to be what the model was when save() was called.
+# The model counts how often it has seen each id. `copies` has any size that the test wants. In a
+# checkpoint it must be equal to the model as it was when save() was called.
 TRAINER = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -54,7 +54,7 @@ with headrace.dataset("rows").batches(50) as stream, Checkpointer(cfg["dir"], st
         step = stream.step(step + 1)
         copies[:] = step
         saved = ck.save(step, {"seen": seen, "copies": copies, "step": step}, storage=step % cfg["every"] == 0)
-        copies[:] = -1  # a tear would show this
+        copies[:] = -1  # a torn copy would have it
         seen[:] += 1000000
         seen[:] -= 1000000
         if cfg.get("wait", True):
@@ -74,7 +74,7 @@ print("end", step, *seen.tolist(), flush=True)
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Slots of this test alone, in the real tmpfs."""
+    """A folder for the slots of this test, in the real tmpfs."""
     folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv(_slots.ROOT_VARIABLE, str(folder))
@@ -87,7 +87,7 @@ def slots_of(job: Any, rank: int = 0) -> list[str]:
 
 
 def in_memory(job: Any, rank: int = 0) -> list[dict[str, Any]]:
-    """What the complete slots say of themselves."""
+    """The descriptions of the complete slots."""
     return [about for path in slots_of(job, rank) if (about := _slots.peek(path)) is not None]
 
 

@@ -1,5 +1,5 @@
-"""What the tests of files.retain share: files that were trained are deleted while processes are
-killed, a kept checkpoint holds its files, and a file that was replaced stays."""
+"""Shared by the tests of files.retain: trained files are deleted while processes are killed, files
+that a kept checkpoint needs stay, and a file that was replaced stays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from agent import poll
 from forgetting import ROWS, Lives, Writer
 
-LONG = 600  # seconds; a slow machine is no error
+LONG = 600  # seconds; enough for a slow machine
 
 
 class Place(Protocol):
-    """Where the files lie."""
+    """Where the files are: a folder, or a bucket."""
 
     def put(self, name: str, text: str) -> None: ...
 
@@ -53,13 +53,13 @@ def deletes_what_was_trained(job: Any, place: Place, spec: Path, *settings: str)
             lives.kill("master")
     assert lives.told("files that are trained on, and that no kept checkpoint needs, will be deleted"), job.logs()
 
-    # A pinned checkpoint keeps the files that it does not have.
+    # A pinned checkpoint keeps the files that its model does not have yet.
     lives.trainer.process.kill()
     lives.trainer.process.wait()
     kept = [c for c in json.loads(job.headrace("ckpt", "list", "-o", "json").stdout) if c["state"] == "bound"]
     pinned = max(kept, key=lambda c: c["step"])
     newest = pinned["path"]
-    has = pinned["records"]["rows"] // ROWS  # files, which were trained in their order
+    has = pinned["records"]["rows"] // ROWS  # number of files in its model: files are trained in order
     job.headrace("ckpt", "pin", newest)
     lives.start_trainer()
     last = name(number)
@@ -82,8 +82,8 @@ def deletes_what_was_trained(job: Any, place: Place, spec: Path, *settings: str)
     assert said.returncode != 0, said.stdout
     assert "deleted records that would be read again" in said.stderr, said.stderr
 
-    # A master that knows nothing goes on from the checkpoint: it finds the replaced file, and
-    # knows its name.
+    # A master without its state goes on from the checkpoint. It finds the replaced file under a name
+    # that the checkpoint knows.
     lives.enough.unlink()
     with Writer(drop):
         lives.lose_the_state()
@@ -93,6 +93,6 @@ def deletes_what_was_trained(job: Any, place: Place, spec: Path, *settings: str)
 
 
 def plan(job: Any, to: str) -> str:
-    """What going back would do."""
+    """The plan of a rewind, which is not done."""
     said = job.headrace("rewind", "default", "--to", to, "--dry-run", check=False)
     return str(said.stdout + said.stderr)

@@ -1,4 +1,4 @@
-"""A model that tells which records are in it, and what its checkpoints and their cuts hold."""
+"""A model that counts the records that it has seen, and checks of its checkpoints and their cuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import headrace
 import numpy as np
 from headrace import _manifest as manifest
 
-# A model that tells which records are in it: how often it has seen each id.
+# A model that counts how often it has seen each id.
 TRAINER = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -65,7 +65,7 @@ def of_end(out: str) -> np.ndarray:
 
 
 def ids_of(job: Any, cut: dict[str, Any]) -> np.ndarray:
-    """Which ids a cut holds, by the files: computed from the manifest alone."""
+    """The ids in a cut, computed from the files and the manifest alone."""
     inside: list[int] = []
     (dataset,) = cut["datasets"]
     for partition in dataset["partitions"]:
@@ -87,7 +87,7 @@ def ids_of(job: Any, cut: dict[str, Any]) -> np.ndarray:
 
 
 def checked(job: Any, rows: int) -> int:
-    """Every checkpoint holds exactly the records that its cut says. How many there are."""
+    """Checks that every checkpoint holds exactly the records of its cut. Returns the number of checkpoints."""
     found = manifest.find(str(job.folder / "ckpt"))
     for m in found:
         assert manifest.verify(m) is None
@@ -98,5 +98,5 @@ def checked(job: Any, rows: int) -> int:
     return len(found)
 
 
-# Where a save may be cut short.
+# The points of a save at which a trainer is killed.
 POINTS = ["captured", "frozen", "files", "manifest", "renamed", "bound"]

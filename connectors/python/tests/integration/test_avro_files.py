@@ -1,5 +1,5 @@
-"""Avro object container files as fastavro writes them, with each codec: what a trainer gets is
-compared with what fastavro reads."""
+"""Avro object container files that fastavro wrote with each codec. What a trainer gets is compared
+with what fastavro reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ V1 = {
         {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
     ],
 }
-# Another version: a field is gone, one has come, and the order is another.
+# Another version of the schema: one field less, one new field, and another order.
 V2 = {**V1, "fields": [{"name": "new", "type": "int"}, *(f for f in reversed(V1["fields"]) if f["name"] != "label")]}
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -138,7 +138,7 @@ def test_every_codec_gives_what_fastavro_reads(job: Any) -> None:
     print("seed", seed)
     r = random.Random(seed)
     for codec in CODECS:
-        name = f"of-{codec}"  # null alone is nothing in YAML
+        name = f"of-{codec}"  # a codec is called null, which alone means no value in YAML
         folder = job.data / name
         folder.mkdir()
         for k, schema in enumerate((V1, V2)):

@@ -1,4 +1,4 @@
-"""The specs of docs/BAD-RECORDS.md and docs/BACKFILL.md, as they stand there but for their folders."""
+"""The specs of docs/BAD-RECORDS.md and docs/BACKFILL.md. Only their folders are changed."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_the_example_of_bad_records_leaves_them_out(job: Any) -> None:
 
 
 def test_the_example_of_a_backfill_lacks_only_its_broker(job: Any) -> None:
-    """The spec and the folder are as they must be. Datasets with a history and a real broker:
-    `make test-kafka` and its like."""
+    """Everything in the spec but the broker is checked. `make test-kafka` and the targets of the other
+    brokers read such a dataset with a real broker."""
     (example,) = examples("BACKFILL.md")
     assert "/data/clicks" in example
     spec = job.folder / "clicks.yaml"

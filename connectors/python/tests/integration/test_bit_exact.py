@@ -1,5 +1,5 @@
-"""bit_exact: the same batches in each step, whatever the number of workers and
-whoever is killed, by the hash of every batch."""
+"""bit_exact: each step has the same batches, whatever the number of workers and whichever
+process is killed. Tests compare the hash of every batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 5000
 
 
 def run(kind: Any, binary: str, folder: Path, more: str, plan: list[dict[str, Any]]) -> Runs:
-    """The plan on files."""
+    """Runs the plan on an input of files."""
 
     def prepare(job: Any) -> Input:
         job.write(ROWS)
@@ -67,7 +67,7 @@ def test_kills_and_other_numbers_of_workers_behind_them_change_no_step(
         ],
     )
     assert killed.hashes() == whole.hashes()
-    assert killed.read > whole.read  # what was not in the checkpoint came again
+    assert killed.read > whole.read  # batches after the last checkpoint came again
 
 
 def test_the_master_and_the_agent_may_be_killed_too(job: Any, binary: str, folder: str) -> None:
@@ -88,7 +88,7 @@ def test_the_master_and_the_agent_may_be_killed_too(job: Any, binary: str, folde
         type(job), binary, Path(folder) / "broken", SHUFFLED, [{"world": 2, "pause": 0.05, "meanwhile": killed}]
     )
     assert broken.hashes() == whole.hashes()
-    assert broken.read == whole.read  # the trainers went on with what they had
+    assert broken.read == whole.read  # the trainers kept their batches, so none came twice
 
 
 def test_what_does_not_go_with_bit_exact_is_refused(job: Any) -> None:

@@ -1,6 +1,6 @@
-"""bit_exact over topics of a real Kafka: transactions that were taken back and empty
-partitions among them, it is the same batches in each step, whatever the number of
-workers and whoever is killed.
+"""bit_exact over topics of a real Kafka, with aborted transactions and an empty partition:
+each step has the same batches, whatever the number of workers and whichever process is
+killed.
 
     make test-python-kafka     # needs java, and mvn once
 """
@@ -48,7 +48,7 @@ class Broker(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka of our own."""
+    """A Kafka for the tests of this file."""
     folder = tmp_path_factory.mktemp("broker")
     program = folder / "broker-kafka"
     subprocess.run(["go", "build", "-o", program, "./internal/proof/testbroker/broker-kafka"], check=True, cwd=ROOT)
@@ -76,8 +76,8 @@ def ends(broker: Broker, isolation: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def rows(broker: Broker) -> Input:
-    """The topic `rows`: transactions of all sizes, some of them taken back, in all
-    partitions but one. What was committed, by Kafka's own offsets."""
+    """Fills the topic `rows` with transactions of all sizes, some of them aborted, in all partitions
+    but one. Returns the committed records by Kafka's own offsets."""
     broker.topic("rows")
     offsets: dict[str, list[int]] = {}
     ids: dict[str, list[int]] = {}
@@ -111,7 +111,7 @@ def rows(broker: Broker) -> Input:
             one.flush(120)
             one.abort_transaction(30)
         round_ += 1
-    # A transaction has ended when its coordinator says so; the leader learns of it afterwards.
+    # The coordinator ends a transaction first, and the partition's leader learns of it afterwards.
     while ends(broker, "read_committed") != ends(broker, "read_uncommitted"):
         pass
     assert len(ids) == PARTITIONS - 1
@@ -151,7 +151,7 @@ def test_the_batches_of_a_topic_are_the_same_for_1_2_3_4_and_7_workers_and_throu
 
 
 def test_a_topic_that_may_change_is_refused(job: Any, broker: Broker, rows: Input) -> None:
-    """Compaction takes records away while the rest stays."""
+    """Compaction removes some records and keeps the others."""
     job.up("--model", "replicated")
 
     def applied(topic: str) -> subprocess.CompletedProcess[str]:

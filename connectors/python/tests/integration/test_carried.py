@@ -1,5 +1,5 @@
-"""A framework keeps the cut in its own file, and the master has lost its state: what
-the file says restores all the same."""
+"""A framework keeps the cut in its own file. The file restores even if the master has lost its
+state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def env(job: Any, rows: int, rank: int = 0, world: int = 1) -> dict[str, str]:
 
 
 def all_is_lost(job: Any, *more: str, spec: str = "") -> None:
-    """Everything is killed, and the master comes again with nothing."""
+    """Kills everything, removes the master's state, and starts it again."""
     kill_everything(job)
     shutil.rmtree(job.folder / "state")
     job.up(*more)
@@ -38,7 +38,7 @@ def test_a_state_dict_loads_on_a_master_that_knows_nothing(job: Any, model: str,
     n = job.write(3000)
     job.up("--model", model)
     job.apply(more=spec)
-    for stop, loaded in ((10, 0), (24, 7), (33, 21)):  # 14 and 28 steps are in no file of the next one's
+    for stop, loaded in ((10, 0), (24, 7), (33, 21)):  # every 7th step is saved; the third life saves step 28
         trainer = job.trainer(FRAMEWORK, STOP=str(stop), **env(job, n))
         out = trainer.ended()
         assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
@@ -51,7 +51,7 @@ def test_a_state_dict_loads_on_a_master_that_knows_nothing(job: Any, model: str,
 
 def test_state_dicts_of_private_ranks_load_on_a_master_that_knows_nothing(job: Any) -> None:
     n = job.write(6000)
-    small = "lease: {initial: 1KiB, min: 1KiB}"  # both get some
+    small = "lease: {initial: 1KiB, min: 1KiB}"  # so small that both ranks get records
     job.up("--model", "private")
     job.apply(more=small)
     ranks = [job.trainer(FRAMEWORK, STOP="24", **env(job, n, r, 2)) for r in range(2)]
@@ -63,7 +63,7 @@ def test_state_dicts_of_private_ranks_load_on_a_master_that_knows_nothing(job: A
     assert np.array_equal(of_end(outs[0]) + of_end(outs[1]), np.ones(n)), job.logs()
 
 
-# The other rank of a group: it loads the same file, and is idle in every step.
+# The other rank of a group. It loads the same file, and is idle in every step.
 IDLE = """
 import headrace, json, os, sys, time
 

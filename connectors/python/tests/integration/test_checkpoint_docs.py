@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "CHECKPOINTS.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ALONE = [p for p in PROGRAMS if "from train import" not in p]
-# Kills its process in a step that KILLS names, counted in that process: just before
-# the step is said, or just behind it. Of a group that is started again, KILLS has one
-# for each start, and each is another rank's.
+# Kills its process just before or just after a call of step(). KILLS says at which call, counted
+# in this process. If a group is started again, KILLS has a number for each start: the first start
+# kills rank 0, the second one rank 1, and so on.
 KILLED = """
 import headrace, os, signal
 
@@ -51,8 +51,8 @@ def kills(rng: random.Random, *steps: tuple[int, int]) -> dict[str, str]:
 
 
 def killed_and_again(start: Callable[[dict[str, str]], Any], rng: random.Random, times: int) -> str:
-    """What it printed when it was left alone, behind that many kills. Of its 100 steps
-    each life does at most 30."""
+    """Starts the program, kills it so many times, then lets it end. Returns what it printed last. A
+    killed life does at most 30 of its 100 steps."""
     for _ in range(times):
         trainer = start(kills(rng, (1, 30)))
         out = trainer.ended()
@@ -78,7 +78,8 @@ def test_a_program_of_the_page_ends_with_every_record_once(
 
 
 def test_the_pages_program_saves_while_its_input_is_silent(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its five steps and two more are too few for a save by steps. It is killed in the silence."""
+    """Its first five steps, and two more after a restart, are too few for a save by steps. It is killed
+    while the input is silent."""
     (program,) = (p for p in ALONE if "stream.ready(60)" in p)
     program = program.replace("ready(60)", "ready(0.2)")
     grows = 'paths: ["*.tsv"], end: never, complete: renamed, refresh: 100ms'
@@ -124,7 +125,7 @@ def run_of_group(job: Any, program: str, monkeypatch: pytest.MonkeyPatch) -> Cal
 def test_the_pages_group_of_ranks_counts_every_record_once(
     job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of its 40 steps or more; it saves at 20."""
+    """It has at least 40 steps, saves at step 20, and is killed before and after that."""
     (group,) = (p for p in PROGRAMS if "from train import" in p)
     n = job.write(6000)
     run = run_of_group(job, group, monkeypatch)
@@ -137,7 +138,8 @@ def test_the_pages_group_of_ranks_counts_every_record_once(
 def test_the_pages_group_goes_on_with_another_number_of_ranks(
     job: Any, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3, 1 and 2: 120 batches, a step takes one of each rank, and every 20th is saved."""
+    """3 ranks, then 1, then 2. There are 120 batches, each rank takes one in each step, and every 20th
+    step is saved."""
     (group,) = (p for p in PROGRAMS if "from train import" in p)
     n = job.write(6000)
     run = run_of_group(job, group.replace('print("step"', 'print("sum", int(total[1]), "step"'), monkeypatch)
@@ -174,7 +176,7 @@ atexit.register(lambda: print("records", len(m.seen), "of", len(set(m.seen.tolis
 
 
 def front(job: Any, program: str) -> str:
-    """A program of the README as somebody runs it: small batches, a save more often."""
+    """A program of the README with smaller batches and more frequent saves."""
     spec = job.spec("clicks").replace("name: id", "name: label")
     (job.folder / "clicks.yaml").write_text(spec)
     job.headrace("dataset", "apply", "-f", str(job.folder / "clicks.yaml"))
@@ -203,7 +205,7 @@ def test_the_readmes_checkpoint_ends_with_every_record_once(
 def test_the_readmes_checkpoint_leaves_no_row_outside_of_the_newest_checkpoint(
     job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n = job.write(4970)  # the last batches lie after the last tenth step
+    n = job.write(4970)  # the last batches come after the last tenth step
     job.up("--model", "replicated")
     monkeypatch.chdir(job.folder)
     job.trainer(MODEL + front(job, FRONT[1])).ended()

@@ -1,5 +1,5 @@
-"""Checkpoints against the real agent and master: what is in the model is what its
-cut says, wherever the trainer is killed."""
+"""Checkpoints against the real agent and master. Wherever the trainer is killed, a model holds
+exactly the records of its cut."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_crash_at_every_point_of_a_save_leaves_the_old_checkpoint_or_the_new_o
     job.apply()
     last = 0
     for number, point in enumerate(POINTS):
-        saves = 5 * (2 * number + 2)  # the save before it is whole, this one dies
+        saves = 5 * (2 * number + 2)  # the step whose save is cut short; the save before it is whole
         trainer = job.trainer(TRAINER, **settings(job, n, die=point, die_after=saves))
         out = trainer.ended()
         assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
@@ -132,7 +132,7 @@ def test_saves_go_on_while_master_and_agent_are_killed(job: Any, model: str) -> 
     job.apply()
     trainer = job.trainer(TRAINER, **settings(job, n, every=3, wait=False, pause=0.01))
     for kill in range(4):
-        trainer.printed(10 + 20 * kill)  # one line a save
+        trainer.printed(10 + 20 * kill)  # it prints a line for each save
         if kill % 2:
             agent.kill()
             agent.wait()

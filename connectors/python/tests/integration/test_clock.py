@@ -1,4 +1,4 @@
-"""Wall clocks decide nothing about a checkpoint, whatever they show."""
+"""A wrong wall clock changes nothing about checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace import _publish
 cfg = json.loads(os.environ["TRAINER"])
 real, saves = datetime.datetime, 0
 
-class SetBack(datetime.datetime):  # an hour at each save
+class SetBack(datetime.datetime):  # each save's clock is an hour further back
     @classmethod
     def now(cls, tz=None):
         return real.now(tz) - saves * datetime.timedelta(hours=1)

@@ -71,8 +71,8 @@ print(*model, sep="\\n", file=open(os.environ["SEEN"], "a"), flush=True)
 """
 
 
-# Two trainers of two datasets. When one is gone, the other aborts, as in a collective. The
-# one that reads views has the record 7 in hand three times when the other one crashes.
+# Two trainers of two datasets. When one has ended, the other aborts, as in a collective. The one
+# that reads `views` has record 7 in hand three times when the other one crashes.
 TOGETHER = """\
 import ctypes, os, pathlib, socket, threading, time
 import headrace
@@ -95,7 +95,7 @@ def meet():
 
 meeting = threading.Thread(target=meet, daemon=True)
 meeting.start()
-there = listener.accept()[0]  # it stays open as long as this process lives
+there = listener.accept()[0]  # open until this process ends
 
 def note(*what):
     with seen.open("a") as f:
@@ -123,8 +123,8 @@ there.sendall(b"bye")
 meeting.join()
 """
 
-# Both ranks have the same model. A server of the test is their collective. It hangs up when one
-# of them is gone, and then the other one aborts.
+# Both ranks have the same model. A server of the test is their collective. When one rank ends, it
+# closes the other one's connection, and the other one aborts.
 REPLICATED = """\
 import ctypes, json, os, socket
 import headrace
@@ -160,7 +160,7 @@ if os.environ["RANK"] == "0":
 
 
 class Collective:
-    """Gives each of two ranks what both have sent. When one is gone, it hangs up on the other."""
+    """Answers each of two ranks with what both have sent. When one ends, it closes the other's connection."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -202,7 +202,7 @@ class Job:
             "TMPDIR": str(folder),
             "HEADRACE_STATE": str(folder / "state"),
             "HEADRACE_AGENT": str(folder / "a.sock"),
-            "HEADRACE_SESSION_TTL": "20s",  # nobody is given up because the machine is slow
+            "HEADRACE_SESSION_TTL": "20s",  # so long that no session ends on a slow machine
         }
 
     def command(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -237,7 +237,8 @@ def all_but(*bad: int) -> collections.Counter[int]:
 
 
 def test_a_record_that_crashes_late_in_a_long_step_is_left_out(job: Job) -> None:
-    """Its step takes longer than the agent's first patience: the next record must not come to it."""
+    """Its step takes longer than the agent waits at first. Even so, the agent must not send the next
+    record before the step."""
     r = job.run("--max-restarts", "8", BAD="2345", WORK="1.5")
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(2345)
@@ -250,11 +251,11 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
     r = job.run("--max-restarts", "12", "--nproc-per-node", str(trainers))
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)
-    # If both trainers crash together, only the first one's end counts. One that is seen late does
-    # not count either (docs/BAD-RECORDS.md): the agent waits a second for the word of `headrace run`,
-    # and the next record leaves a second after one that is not stepped. So there is no upper limit
-    # here, not even for one trainer. That two are enough is tested without a clock:
-    # TestARecordThatCrashesTwoTrainersAloneIsExcluded.
+    # There is no upper limit here, not even for one trainer, because some crashes do not count. If both
+    # trainers crash together, only the first end counts. A crash that is seen late does not count
+    # either (docs/BAD-RECORDS.md): the agent waits a second for the report of `headrace run`, and the
+    # next record leaves a second after one that is not stepped. That two crashes are enough is tested
+    # without a clock: TestARecordThatCrashesTwoTrainersAloneIsExcluded.
     assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     letters = sorted(job.letters(), key=lambda k: str(k["offset"]))
     assert [k["kind"] for k in letters] == ["crash"] * len(BAD)
@@ -288,7 +289,8 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
 
 
 def test_many_records_that_crash_three_trainers_are_all_left_out(job: Job) -> None:
-    """Each trainer meets one soon after it starts, so most failures come within a second of another one."""
+    """Each trainer meets such a record soon after its start, so most failures come within a second of
+    another one."""
     bad = (0, 1, 64, 130, 700, 2345, 4000, RECORDS - 1)
     r = job.run("--max-restarts", "200", "--nproc-per-node", "3", BAD=",".join(map(str, bad)))
     assert r.returncode == 0, r.stderr
@@ -299,33 +301,33 @@ def test_many_records_that_crash_three_trainers_are_all_left_out(job: Job) -> No
 
 def test_the_suspicion_outlives_the_master_and_the_agent(job: Job) -> None:
     bad = {"BAD": str(BAD[0])}
-    r = job.run("--max-restarts", "1", **bad)  # once with a whole batch, once alone; then all of the job ends
+    r = job.run("--max-restarts", "1", **bad)  # a crash with a whole batch, one with the record alone; the job ends
     assert r.returncode != 0
     assert len(job.crashes()) == 2, r.stderr
-    for _ in range(5):  # one is enough, unless a crash was seen late: then the next one counts
+    for _ in range(5):  # one more run is enough, unless a crash was seen late and so does not count
         if (r := job.run("--max-restarts", "1", **bad)).returncode == 0:
             break
     assert r.returncode == 0, r.stderr
     crashes = job.crashes()
     assert set(crashes) == {64, 1}
     assert crashes.count(1) >= 2, crashes
-    assert crashes == sorted(crashes, reverse=True), "it comes in a whole batch again"
+    assert crashes == sorted(crashes, reverse=True), "after it came alone, the record came in a whole batch again"
     assert job.trained() == all_but(BAD[0])
     assert len(job.letters()) == 1
 
 
 def test_a_private_model_goes_back_and_the_record_is_found(job: Job) -> None:
-    """Records since the newest checkpoint come again with the suspicion that they had."""
+    """Records after the newest checkpoint come again, and those that were suspect still are."""
     (job.folder / "train.py").write_text(PRIVATE)
     r = job.run("--max-restarts", "12", model="private")
     assert r.returncode == 0, r.stderr
-    assert job.trained() == all_but(*BAD)  # of the last model
+    assert job.trained() == all_but(*BAD)  # as the last model says
     assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     assert [k["kind"] for k in job.letters()] == ["crash"] * len(BAD)
 
 
 def test_killed_trainers_make_no_dead_letter(job: Job) -> None:
-    """Six trainers in a row are killed with one record in hand, the same one. It is good."""
+    """Six trainers in a row are killed with the same good record in hand."""
     r = job.run("--max-restarts", "6", BAD="", ROWS="1", KILL="yes")
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but()
@@ -333,8 +335,8 @@ def test_killed_trainers_make_no_dead_letter(job: Job) -> None:
 
 
 def test_only_what_the_first_one_had_in_hand_is_suspect(job: Job) -> None:
-    """A trainer that aborts three times with the same record in hand, because the other one
-    has crashed, does not lose it."""
+    """A trainer aborts three times with the same record in hand, because the other one has crashed.
+    That record is not left out."""
     (job.folder / "train.py").write_text(TOGETHER)
     (job.folder / "more").mkdir()
     (job.folder / "more" / "a.tsv").write_text("".join(f"{i}\tx{i}\n" for i in range(10)))
@@ -355,6 +357,6 @@ def test_a_replicated_group_goes_back_and_the_record_is_found(job: Job) -> None:
     with collective.server:
         r = job.run("--max-restarts", "12", "--nproc-per-node", "2", model="replicated", PORT=collective.port)
     assert r.returncode == 0, r.stderr
-    assert job.trained() == all_but(*BAD)  # of the last model
+    assert job.trained() == all_but(*BAD)  # as the last model says
     assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
     assert [k["kind"] for k in job.letters()] == ["crash"] * len(BAD)

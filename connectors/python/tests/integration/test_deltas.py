@@ -1,5 +1,5 @@
-"""Deltas against the real agent and master: what a restore makes of base and delta is what
-the delta's cut says, wherever the trainer is killed."""
+"""Deltas against the real agent and master. Wherever the trainer is killed, base and delta restore
+to exactly the records of the delta's cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from headrace import _manifest as manifest
 from seen import POINTS, TRAINER, checked, of_end, settings
 
-# A save each 5 steps of 50 rows. The model has many more rows than two cycles touch.
+# A save every 5 steps of 50 rows. The model has many more rows than the steps between two whole saves touch.
 OPTIONS = {"deltas": ["seen"], "full_every": 3, "keep": 2}
 
 
@@ -74,6 +74,6 @@ def test_the_tools_know_what_a_delta_needs(job: Any) -> None:
     said = headrace("verify", newest.path)
     assert said.returncode != 0
     assert f"it needs the checkpoint of cut {base.cut_id}, and that is not here" in said.stdout, said.stdout
-    # Nothing verifies, so the trainer is told, and nothing is trained twice.
+    # No checkpoint verifies, so the trainer gets an error and does not train records again.
     out = job.trainer(TRAINER, **settings(job, n, options=OPTIONS)).ended()
     assert "copy both" in out, out

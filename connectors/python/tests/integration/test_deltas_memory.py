@@ -1,5 +1,5 @@
-"""Deltas of checkpoints in memory: a slot holds all of the state, and what goes from there to
-storage is a delta. Against the real agent and master."""
+"""Deltas of checkpoints in memory, against the real agent and master: a slot holds the whole state,
+and the agent writes a delta of it to storage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stored(job: Any) -> list[manifest.Manifest]:
 
 
 @pytest.mark.parametrize("model", ["replicated", "private"])
-def test_a_crash_at_every_point_leaves_what_was_whole_and_deltas_are_their_cuts(
+def test_a_crash_at_every_point_leaves_the_newest_whole_checkpoint_and_correct_deltas(
     job: Any, memory: Path, model: str
 ) -> None:
     n = job.write(10_000)
@@ -47,7 +47,7 @@ def test_a_crash_at_every_point_leaves_what_was_whole_and_deltas_are_their_cuts(
         met += sum(1 for m in stored(job) if m.needs)
         last = max(about["manifest"]["step"] for about in in_memory(job))
         assert last == (dies - 1 if point in ("copying", "captured", "frozen") else dies), (point, out)
-        assert all(not about["manifest"].get("needs") for about in in_memory(job)), "a slot holds all of the state"
+        assert all(not about["manifest"].get("needs") for about in in_memory(job)), "a slot holds only a delta"
     assert met > len(POINTS)
     out = job.trainer(TRAINER, **settings(job, n, every=5, options=OPTIONS), **{ROOT: str(memory)}).ended()
     assert restored(out)[1] == str(last), out + job.logs()
@@ -73,7 +73,7 @@ def test_without_memory_a_delta_on_storage_is_gone_back_to(job: Any, memory: Pat
 
 
 def test_a_table_that_grows_goes_to_memory_and_as_deltas_to_storage(job: Any, memory: Path) -> None:
-    """It has a row for each id that was seen so far, and touch() is told of new ones first."""
+    """The table has a row for each id seen so far. touch() gets new rows before the table has them."""
     n = job.write(10_000, files=1)  # ids come in order
     job.up("--model", "replicated")
     job.apply()
@@ -104,8 +104,8 @@ def test_a_table_that_grows_goes_to_memory_and_as_deltas_to_storage(job: Any, me
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
 
 
-def test_if_saves_come_faster_than_storage_each_that_is_written_is_its_cut(job: Any, memory: Path) -> None:
-    """Each step is saved with storage, and one of 40 is awaited: newer ones take the places of those that wait."""
+def test_if_saves_come_faster_than_storage_each_written_one_holds_exactly_its_cut(job: Any, memory: Path) -> None:
+    """Each step is saved to storage, and only one in 40 is awaited, so newer saves replace those that wait."""
     n = job.write(10_000)
     job.up("--model", "replicated")
     job.apply()
@@ -113,7 +113,7 @@ def test_if_saves_come_faster_than_storage_each_that_is_written_is_its_cut(job: 
     how = settings(job, n, every=1, wait=False, settles=40, options=options)
     out = job.trainer(TRAINER, **how, **{ROOT: str(memory)}).ended()
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
-    assert checked(job, n) >= 5  # those of 200 steps that were awaited
+    assert checked(job, n) >= 5  # the awaited ones of 200 steps
     assert any(m.needs for m in stored(job)), [m.path for m in stored(job)]
 
 
@@ -135,7 +135,7 @@ def test_where_there_is_no_room_for_a_delta_all_of_the_state_is_written(job: Any
 
 
 def test_a_bit_that_flips_in_a_slot_becomes_no_delta(job: Any, memory: Path) -> None:
-    """It is changed between the end mark and the way to storage."""
+    """The bit flips after the slot is complete and before it is written to storage."""
     n = job.write(10_000)
     job.up("--model", "replicated")
     job.apply()

@@ -1,5 +1,5 @@
-"""Deltas of sharded models: each rank's part has a base of its own. Against the real agent and
-master, with kills at every point."""
+"""Deltas of sharded models, against the real agent and master, with kills at every point. Each
+rank's part has a base of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from seen import ids_of
 
 __all__ = ["memory"]  # a fixture
 
-# A rank of a sharded group: its part says how often it has seen each id. Both step together,
-# through a file for each step.
+# A rank of a sharded group. Its part counts how often it has seen each id. Both ranks step together:
+# each writes a file for each step.
 TRAINER = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -59,13 +59,13 @@ print("end", step, flush=True)
 """
 
 OPTIONS: dict[str, Any] = {"deltas": ["seen"], "full_every": 5, "keep": 3}
-# Where a rank dies, and which one: only rank 0 writes the manifest.
+# The point at which a rank dies, and the rank. Only rank 0 writes the manifest.
 STORAGE = [("captured", 1), ("frozen", 0), ("files", 1), ("part", 1), ("part", 0), ("manifest", 0), ("renamed", 0)]
 MEMORY = [("copying", 1), ("frozen", 1), ("sealed", 0), ("staged", 1), ("staged", 0), ("part", 1), ("bound", 0)]
 
 
 def checked(job: Any, rows: int) -> list[manifest.Manifest]:
-    """The parts of each checkpoint are together what its cut says."""
+    """Checks that the parts of each checkpoint together hold exactly the records of its cut."""
     found = manifest.find(str(job.folder / "ckpt"))
     for m in found:
         assert headrace._restore._verified(m) is None
@@ -106,7 +106,7 @@ def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
         found = checked(job, n)
         met += sum(1 for m in found if m.needs)
         newest = found[0].step
-        if (point, victim) == ("part", 1):  # rank 0 has all parts, and may write the manifest before it is killed
+        if (point, victim) == ("part", 1):  # rank 0 finds all parts, and may write the manifest before its own kill
             assert newest in (dies - 5, dies), out
         else:
             assert newest == (dies if point in ("renamed", "bound") else dies - 5), (point, out)

@@ -1,5 +1,5 @@
-"""Deltas of a shared model: the function that gives the state tells which rows have changed.
-Against the real agent and master, and a model's server."""
+"""Deltas of a shared model, against the real agent and master and a server of the model. The function
+that returns the state also says which rows have changed."""
 
 from __future__ import annotations
 

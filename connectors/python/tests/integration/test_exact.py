@@ -1,5 +1,5 @@
-"""Exact saves of a shared model: its parameter server holds exactly the records that
-each checkpoint's cut says, while three trainers train, and whoever is killed."""
+"""Exact saves of a shared model, while three trainers train and any of them is killed: the saved
+model holds exactly the records of the checkpoint's cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent import poll
 from headrace import _manifest as manifest
 from seen import ids_of
 
-# The model: how often each id was pushed. It outlives the trainers.
+# The model counts how often each id was pushed. It outlives the trainers.
 SERVER = """
 import os, socketserver, struct, sys, threading
 import numpy as np
@@ -61,10 +61,10 @@ def push(ids):
 
 pulls, good, saver, before = 0, 0, None, {}
 
-def pace():  # slow until all have come to what they are here for: the data is not at its end before
+def pace():  # slow until all trainers have done what the test needs, so that the data does not end before
     time.sleep(cfg.get("pause", 0) * (1 if all(map(os.path.exists, cfg["enough"])) else 20))
 
-def pull():  # all trainers are held
+def pull():  # called while the yields of all trainers are paused
     global pulls
     pulls += 1
     if pulls == 3 and "kill" in cfg:
@@ -114,7 +114,7 @@ def gathers():  # several batches to a step
                 stream.step(batches=len(held))
                 held = []
 
-def ahead():  # a thread asks for batches, another one learns from them
+def ahead():  # one thread asks for batches, another one trains them
     with headrace.dataset("rows").batches(50) as stream:
         ready = queue.Queue(2)
         thread = threading.Thread(target=lambda: ([ready.put(b) for b in stream], ready.put(None)))
@@ -125,7 +125,7 @@ def ahead():  # a thread asks for batches, another one learns from them
             stream.step(batches=1)
         thread.join()
 
-def two():  # streams whose batches are stepped together
+def two():  # two streams, whose batches are stepped together
     streams = [headrace.dataset("rows").batches(50) for _ in range(2)]
     for _ in range(40):
         batches = [next(s) for s in streams]
@@ -158,7 +158,7 @@ class World:
     """Three trainers of one model, and its server."""
 
     def __init__(self, job: Any, rows: int, *enough: str, **more: Any) -> None:
-        """enough: what, beside the saves of rank 0, comes before the end of the data."""
+        """enough: files that must exist before the data may end, besides the one for rank 0's saves."""
         self.job, self.rows, self.more = job, rows, more
         self.enough = [str(job.folder / name) for name in ("saved", *enough)]
         self.server = job.helper(SERVER, str(job.folder / "ps"), str(rows))
@@ -175,8 +175,8 @@ class World:
         return trainer
 
     def checked(self, repeats: int = 0) -> int:
-        """Every checkpoint is exact: the model holds its cut, and at most `repeats`
-        records besides. How many there are."""
+        """Checks that every checkpoint is exact: its model holds its cut, and at most `repeats` records
+        more. Returns the number of checkpoints."""
         found = manifest.find(str(self.job.folder / "ckpt"))
         for m in found:
             assert manifest.verify(m) is None
@@ -191,8 +191,8 @@ class World:
 
 @pytest.mark.parametrize("others", [("auto", "gathers"), ("ahead", "two")], ids="-".join)
 def test_a_shared_model_is_saved_exactly_while_others_train(job: Any, others: tuple[str, str]) -> None:
-    # Many rows and small leases: if all rows are leased early, one stream of `two` has none, and
-    # the other waits for it with a batch that nobody can step.
+    # Many rows and small leases. If all rows were leased early, one stream of `two` would have none, and
+    # the other one would wait for it with a batch that it cannot step.
     n = job.write(80_000)
     job.up("--model", "shared")
     job.apply(more="lease: {initial: 4KiB, min: 1KiB, max: 8KiB}")
@@ -216,7 +216,8 @@ def model_of(job: Any, rows: int) -> np.ndarray:
 
 
 def end(world: World, *trainers: Any) -> list[str]:
-    """All of them end; the model has each record once; every checkpoint is exact."""
+    """Waits until all have ended. Checks that the model has each record once, and that every checkpoint is
+    exact. Returns what the trainers printed."""
     outs = []
     for t in trainers:
         outs.append(t.ended())
@@ -275,7 +276,7 @@ def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, w
     out, *_ = end(world, saver, *others)
     assert out.count("failed") == 1, out + job.logs()
     assert "not exact" in out, out + job.logs()
-    assert out.count("saved") >= 3, out  # it goes on, and later ones are good
+    assert out.count("saved") >= 3, out  # the trainer goes on, and later saves succeed
 
 
 def test_who_does_not_stop_is_named_and_the_others_go_on(job: Any) -> None:

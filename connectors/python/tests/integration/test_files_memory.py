@@ -1,4 +1,4 @@
-"""Model and optimizer in files of their own, from memory and sharded: against the real agent."""
+"""Model and optimizer in files of their own, against the real agent: from memory, and sharded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["memory"]  # a fixture
 
 @pytest.mark.parametrize("deltas", [False, True])
 @pytest.mark.parametrize("sharded", [False, True])
-def test_what_lies_in_memory_gets_files_of_its_own_on_storage(
+def test_a_checkpoint_in_memory_gets_a_file_for_each_part_on_storage(
     job: Any, memory: Path, tmp_path: Path, sharded: bool, deltas: bool
 ) -> None:
     n = job.write(6_000)

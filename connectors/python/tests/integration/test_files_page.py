@@ -1,4 +1,4 @@
-"""Every example of docs/FILES.md, as it stands there, over files that other programs wrote."""
+"""Every example of docs/FILES.md, unchanged, on files that other programs wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "FILES.md"
 
 
 def masked(data: bytes) -> bytes:
-    """CRC-32C as TFRecord files have it."""
+    """The masked CRC-32C that TFRecord files have."""
     crc = 0xFFFFFFFF
     for b in data:
         crc ^= b
@@ -32,7 +32,7 @@ def part(number: int, content: bytes) -> bytes:
 
 
 def tfrecord(i: int) -> bytes:
-    """A tf.Example of an int64, a float and a text, in its record."""
+    """A TFRecord record: a tf.Example with an int64, a float and a text."""
     packed = bytes([i & 127 | 128, i >> 7])
     lists = {
         b"id": part(3, part(1, packed)),
@@ -47,7 +47,7 @@ def tfrecord(i: int) -> bytes:
 
 
 def message(i: int) -> bytes:
-    """A Protobuf message of an int64, a text and three floats, after its length."""
+    """A delimited Protobuf message: its length, then an int64, a text and three floats."""
     text = b"\x08" + bytes([i & 127 | 128, i >> 7]) + part(2, b"w") + part(3, struct.pack("<3f", i, 1, 2))
     return bytes([len(text)]) + text
 
@@ -63,7 +63,7 @@ AVRO = {
     ],
 }
 
-# The one on S3 is in test_s3.py: it needs a server.
+# test_s3.py has the example on S3, which needs a server.
 EXAMPLES = [e for e in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) if "s3://" not in e]
 
 

@@ -1,5 +1,5 @@
-"""files.retain with real processes in a folder: files that were trained are deleted while
-master, agent and trainer are killed, and each record comes once."""
+"""files.retain with real processes and a folder: trained files are deleted while master, agent and
+trainer are killed, and each record comes once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Folder:
         self.job = job
 
     def put(self, name: str, text: str) -> None:
-        """Writes it elsewhere and renames it."""
+        """Writes the file elsewhere and renames it."""
         part = self.job.folder / f"new-{name}"
         part.write_text(text)
         part.rename(self.job.data / name)

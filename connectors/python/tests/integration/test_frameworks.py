@@ -1,4 +1,4 @@
-"""Frameworks that write their checkpoints themselves, with the cut in them or beside them."""
+"""Frameworks that write their checkpoints themselves, with the cut inside or in a manifest next to them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A real limit on the size of files, and the real binary: a model that has grown too
-large is not saved, and says so; the job goes on."""
+"""A real limit on the size of files, and the real binary: the save of a model that is too large
+fails with an error, and the job goes on."""
 
 from __future__ import annotations
 

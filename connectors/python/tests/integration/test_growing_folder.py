@@ -1,5 +1,5 @@
-"""A folder that files are dropped into while trainers train: every record once, also when
-trainer, agent and master are killed."""
+"""Files are dropped into a folder while trainers train. Every record comes once, also when trainer,
+agent and master are killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ decode:
 lease: {{initial: 16KiB, min: 1KiB, max: 64KiB}}
 """
 
-# Trains until it has seen as many ids as the argument says.
+# Trains until it has seen the number of ids in its argument.
 TRAIN = """
 import headrace, sys
 import numpy as np
@@ -51,8 +51,8 @@ FILES, ROWS = 60, 1000
 
 
 class Writer(threading.Thread):
-    """Drops files of ROWS ids each, as jobs do: under another name first, plain or
-    compressed, in folders by day, with names in no order."""
+    """Drops files of ROWS ids each, as jobs do: first under another name, plain or compressed, in
+    folders by day, with names in no order."""
 
     def __init__(self, folder: Path, files: int) -> None:
         super().__init__(daemon=True)
@@ -76,7 +76,7 @@ class Writer(threading.Thread):
             with unfinished.open("wb") as f:
                 f.write(text[: len(text) // 2])
                 f.flush()
-                time.sleep(0.02)  # so that it is looked at while it is written
+                time.sleep(0.02)  # so that the master looks at the file while it is being written
                 f.write(text[len(text) // 2 :])
             unfinished.rename(day / name)
 
@@ -120,12 +120,13 @@ def test_each_record_comes_once_through_kills(job: Any) -> None:
 def test_files_that_are_not_complete_wait(job: Any, complete: str) -> None:
     job.up()
     spec = job.folder / "rows.yaml"
-    # It rests only once the test has made it old: a machine that stands still lets nothing rest.
+    # The file counts as at rest only after the test has set its time back, so a machine that stands still
+    # does not matter.
     rest = "rest, rest: 10m" if complete == "rest" else complete
     spec.write_text(SPEC.format(root=job.data, complete=rest))
     (job.data / "a.csv").write_text("0\n1\n")
     out = job.headrace("check", "-f", str(spec)).stdout
-    assert "2 records, 0 bad" in out  # a look does not wait
+    assert "2 records, 0 bad" in out  # `check` does not wait for the file to be complete
     job.headrace("dataset", "apply", "-f", str(spec))
     train = """
 import headrace
@@ -136,7 +137,7 @@ with headrace.dataset("rows").batches(2, max_wait=0.1) as stream:
 """
     trainer = job.trainer(train)
     with (job.data / "a.csv").open("a") as f:
-        for i in range(2, 12):  # as long as it is written, it does not rest
+        for i in range(2, 12):  # while it is being written, the file is not at rest
             f.write(f"{i}\n")
             f.flush()
             time.sleep(0.2)

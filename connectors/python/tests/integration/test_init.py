@@ -1,5 +1,5 @@
-"""`headrace init`: what it writes for a user's data runs as it is, trains, and goes on
-after a kill where its checkpoint was."""
+"""`headrace init`: the program that it writes for a user's data runs unchanged, trains, and goes on
+from its checkpoint after a kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 30_000
 
 
 def clicks(rng: random.Random, rows: int) -> list[dict[str, object]]:
-    """A click log with something to learn: the user, the page and the price decide."""
+    """A click log with something to learn: the user, the page and the price decide the label."""
     taste = [rng.random() for _ in range(200)]
     out = []
     for i in range(rows):
@@ -73,7 +73,7 @@ def as_json(data: Path, rows: list[dict[str, object]]) -> None:
 
 
 def as_parquet(data: Path, rows: list[dict[str, object]]) -> None:
-    # No numpy 1 that pyarrow goes with: see PYTHON_ARROW in the Makefile.
+    # The environments with numpy 1 have no pyarrow: see PYTHON_ARROW in the Makefile.
     arrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
@@ -95,7 +95,7 @@ class Project:
             (folder / name).mkdir(mode=0o700)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         self.env.update(XDG_STATE_HOME=str(folder / "s"), XDG_RUNTIME_DIR=str(folder / "r"))
-        self.env["HEADRACE_SESSION_TTL"] = "20s"  # nobody is given up because the machine is slow
+        self.env["HEADRACE_SESSION_TTL"] = "20s"  # so long that no session ends on a slow machine
         self.env["PATH"] = f"{Path(sys.executable).parent}:{self.env['PATH']}"
 
     def headrace(self, *args: str) -> subprocess.CompletedProcess[str]:
@@ -106,13 +106,13 @@ class Project:
         return done
 
     def change(self, old: str, new: str) -> None:
-        """Changes one place of the program that init wrote."""
+        """Changes one place in the program that init wrote."""
         program = (self.folder / "train.py").read_text()
         assert program.count(old) == 1, program
         (self.folder / "train.py").write_text(program.replace(old, new))
 
     def next_command(self, out: str) -> list[str]:
-        """What init says to type next."""
+        """The command that init says to type next."""
         command = out.split("The next command:")[1].split()
         assert command[0] == "headrace", out
         return command[1:]
@@ -137,13 +137,13 @@ def test_what_init_writes_trains_on_every_record_once(project: Project, write: W
     first = project.headrace(*run)
     assert f"end of data: {ROWS:,} records in this run" in first.stdout, first.stdout + first.stderr
     assert "in no checkpoint" not in first.stderr
-    assert losses(first.stdout)[-1] < 0.67, first.stdout  # 0.69 is chance
+    assert losses(first.stdout)[-1] < 0.67, first.stdout  # guessing has 0.69
     again = project.headrace(*run)
     assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
 
 
 def test_the_last_step_is_saved_once_whatever_its_number(project: Project, rng: random.Random) -> None:
-    """Each step is saved, so also the last one: it is not saved again."""
+    """Each step is saved, so the last one is saved already when the program ends."""
     as_csv(project.folder / "data", clicks(rng, 5_000))
     run = project.next_command(project.headrace("init", "data").stdout)
     project.change("save_every(100, ", "save_every(1, ")
@@ -161,7 +161,7 @@ def test_a_fresh_run_trains_everything_again_beside_old_checkpoints(project: Pro
     assert "nothing is left to train on; `headrace run --fresh`" in done.stderr
     fresh = project.headrace("run", "--fresh", *run[1:])
     assert f"end of data: {ROWS // 10:,} records in this run" in fresh.stdout, fresh.stdout + fresh.stderr
-    after = project.headrace(*run)  # and what it has saved counts
+    after = project.headrace(*run)  # goes on from the checkpoints of the fresh run
     assert "end of data: 0 records in this run" in after.stdout, after.stdout + after.stderr
 
 
@@ -175,7 +175,7 @@ def test_what_init_writes_goes_on_after_a_kill(project: Project, rng: random.Ran
         assert process.poll() is None, (project.folder / "log").read_text()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)  # trainers die with it
+    process.send_signal(signal.SIGKILL)  # `headrace run`; its trainers die with it
     process.wait()
     log.close()
     out = project.headrace(*run).stdout
@@ -197,7 +197,7 @@ def test_a_number_is_predicted_where_there_is_no_label(project: Project, rng: ra
     wrote = project.headrace("init", "data/d.csv").stdout
     assert "cost: float32, to predict" in wrote
     out = project.headrace(*project.next_command(wrote)).stdout
-    assert losses(out)[-1] < 0.4, out  # 1 is the mean's
+    assert losses(out)[-1] < 0.4, out  # predicting the mean has 1
 
 
 @pytest.mark.parametrize("columns", [["x"], ["class", "numbers", "ids"], ["class", "x", "from"]])
@@ -205,7 +205,7 @@ def test_a_number_is_predicted_where_there_is_no_label(project: Project, rng: ra
 def test_the_program_runs_whatever_the_columns_are(
     project: Project, rng: random.Random, columns: list[str], yes_no: bool
 ) -> None:
-    """Numbers or ids alone, or both; names that Python or the program uses for something else."""
+    """Only numbers, only ids, or both; also names that Python or the program uses for something else."""
     lines = []
     for _ in range(3000):
         y = rng.randrange(2) if yes_no else rng.gauss(50, 20)
@@ -216,7 +216,7 @@ def test_the_program_runs_whatever_the_columns_are(
     run = project.next_command(wrote)
     first = project.headrace(*run)
     assert "end of data: 3,000 records in this run" in first.stdout, first.stdout + first.stderr
-    assert losses(first.stdout)[-1] < (0.69 if yes_no else 1), first.stdout  # chance; the mean's
+    assert losses(first.stdout)[-1] < (0.69 if yes_no else 1), first.stdout  # better than guessing, or than the mean
     again = project.headrace(*run)
     assert "end of data: 0 records in this run" in again.stdout, again.stdout + again.stderr
 
@@ -227,7 +227,7 @@ def test_text_without_fields_is_read_and_counted(project: Project) -> None:
     assert "end of data: 5,000 records in this run" in out
 
 
-def test_init_writes_over_nothing(project: Project) -> None:
+def test_init_overwrites_no_file(project: Project) -> None:
     (project.folder / "data" / "a.csv").write_text("x,y\n1,2\n")
     (project.folder / "train.py").write_text("mine")
     done = subprocess.run(
@@ -243,7 +243,7 @@ def test_init_writes_over_nothing(project: Project) -> None:
 
 
 def test_several_ranks_are_refused_and_write_no_checkpoint(project: Project, rng: random.Random) -> None:
-    """Each rank would train a model of its own, and the checkpoint would claim the records of all."""
+    """Otherwise each rank would train a model of its own, and the checkpoint would list the records of all."""
     as_csv(project.folder / "data", clicks(rng, 5_000))
     run = project.next_command(project.headrace("init", "data").stdout)
     done = subprocess.run(
@@ -263,7 +263,7 @@ def test_several_ranks_are_refused_and_write_no_checkpoint(project: Project, rng
 
 
 def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
-    """Beside `headrace up`: no HEADRACE_* variable is needed in the project's folder."""
+    """`headrace up` runs, and the program is started without any HEADRACE_* variable."""
     (project.folder / "data" / "d.csv").write_text("x,label\n" + "".join(f"{i},{i % 2}\n" for i in range(100)))
     project.headrace("init", "data/d.csv")
     up = subprocess.Popen(
@@ -272,7 +272,7 @@ def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
     try:
         assert up.stderr is not None
         while "trainers can come" not in (line := up.stderr.readline()):
-            assert line, "it ended"
+            assert line, "`headrace up` has ended"
         done = subprocess.run(
             [sys.executable, "train.py"],
             cwd=project.folder,

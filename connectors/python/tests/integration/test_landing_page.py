@@ -1,4 +1,4 @@
-"""The examples of docs/LANDING.md, as they stand there: shell, curl, Python, Go."""
+"""The examples of docs/LANDING.md, unchanged: shell, curl, Python, Go."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "LANDING.md").read_text()
-# That for Ray runs in tests_ray.
+# tests_ray runs the example for Ray.
 PROGRAMS = [p for p in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "headrace.ray" not in p]
 SPECS = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
 SHELL = re.findall(r"(?:^ {4}\S.*\n(?: {5,}\S.*\n)*)+", PAGE, re.M)
 GO = re.findall(r"```go\n(.*?)```", PAGE, re.S)
 
-# A connection of this repository's tools. The rest is the page's.
+# Only the connection to the master is ours. The rest is the page's program.
 PROGRAM = """
 package main
 
@@ -77,7 +77,7 @@ def test_the_programs_push_each_record_once(job: Any) -> None:
 
 
 class Shell:
-    """A shell in the job's folder, into which lines are typed."""
+    """A shell in the job's folder. Tests type lines into it."""
 
     def __init__(self, job: Any) -> None:
         tools = job.folder / "bin"
@@ -85,7 +85,7 @@ class Shell:
         (tools / "headrace").symlink_to(job.binary)
         job.env["PATH"] = f"{tools}:{os.environ['PATH']}"
         self.job, self.log = job, job.folder / "shell.log"
-        # All that the shell starts inherit the pipe's other end: it is closed when all have ended.
+        # Everything that the shell starts inherits the other end of this pipe. It closes when all have ended.
         self.alive, inherited = os.pipe()
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -108,7 +108,7 @@ class Shell:
         return found
 
     def run(self, text: str) -> str:
-        """What lines print, one after the other. Each must succeed."""
+        """Runs the lines one after the other. Each must succeed. Returns what they print."""
         out = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", text], env=self.job.env, cwd=self.job.folder,
             capture_output=True, text=True, timeout=120,
@@ -124,7 +124,7 @@ class Shell:
     def end(self) -> None:
         os.killpg(self.process.pid, signal.SIGTERM)
         self.process.communicate(timeout=120)
-        assert select.select([self.alive], [], [], 120)[0], "a process of the shell does not end"
+        assert select.select([self.alive], [], [], 120)[0], "a process that the shell has started is still running"
         os.close(self.alive)
 
 
@@ -143,7 +143,7 @@ def shell(job: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
 
 
 def block(word: str) -> list[str]:
-    """The lines of the one block that says it."""
+    """The lines of the page's only block that contains the word."""
     (found,) = (b for b in SHELL if word in b)
     return [line + "\n" for line in found.splitlines()]
 

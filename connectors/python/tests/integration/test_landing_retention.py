@@ -1,5 +1,5 @@
-"""Pushed records and checkpoints: a chunk stays while a kept checkpoint needs it, a restore
-and a rewind find all of theirs, and what nothing needs is deleted and told when it is missed."""
+"""Pushed records and checkpoints. A chunk stays while a kept checkpoint needs it, so a restore and a
+rewind find all of their chunks. Other chunks are deleted, and the job says so if they are missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chunks(job: Any) -> set[str]:
 
 
 def cleaned(job: Any) -> int:
-    """How often chunks were deleted."""
+    """How often the master has deleted chunks."""
     return job.logs().count("chunks of pushed records are deleted")
 
 
@@ -52,7 +52,7 @@ def test_a_kept_checkpoint_keeps_its_chunks_and_a_rewind_finds_them(job: Any, mo
     start(job, monkeypatch)
     whole = chunks(job)
     killed(job, 31)  # saved at 7, 14, 21 and 28
-    poll(lambda: cleaned(job) > 0)  # what lies below the oldest kept checkpoint
+    poll(lambda: cleaned(job) > 0)  # it deletes chunks that only older checkpoints needed
     assert chunks(job) < whole
     out = job.trainer(TRAINER, **settings(job)).ended()
     assert "restored 28" in out.splitlines(), out + job.logs()
@@ -65,7 +65,7 @@ def test_a_kept_checkpoint_keeps_its_chunks_and_a_rewind_finds_them(job: Any, mo
     assert f"restored {oldest['step']}" in out.splitlines(), out + job.logs()
     assert len(set(stepped(out))) == len(stepped(out)) == ROWS - oldest["step"] * 50, job.logs()
 
-    # Only the newest is kept, at step 56: it needs the last 200 rows.
+    # Now keep only the newest checkpoint, of step 56. It needs only the last 200 rows.
     assert len(chunks(job)) > 10
     job.headrace("ckpt", "rm", str(job.folder / "ckpt"), "--keep", "1", "--yes")
     poll(lambda: 0 < len(chunks(job)) < 5)
@@ -84,7 +84,7 @@ def test_what_a_start_over_would_miss_is_told_before_it(job: Any, monkeypatch: p
     kept = [c for c in json.loads(job.headrace("ckpt", "list", "-o", "json").stdout) if c["state"] == "bound"]
     oldest = min(kept, key=lambda c: c["step"])
     assert "deleted" not in plan(oldest["path"]), plan(oldest["path"])  # its chunks are kept
-    # Without on_loss: continue the dataset would stop there, so the rewind itself is refused.
+    # Without on_loss: continue, the dataset would stop at the deleted records, so the rewind itself is refused.
     said = job.headrace("rewind", "default", "--to", "start", "--yes", check=False)
     assert said.returncode != 0, said.stdout
     assert "deleted records that would be read again" in said.stderr, said.stderr
@@ -106,5 +106,5 @@ def test_a_start_over_tells_which_records_are_deleted(job: Any, monkeypatch: pyt
     assert lost > 0, status
     assert len(got) == ROWS - lost, status
     assert got == list(range(lost, ROWS)), status  # exactly the first ones are gone
-    # Deleted chunks are one entry of the table, so their records are named from its end.
+    # Deleted chunks are one entry of the segment table, so offsets of their records count back from its end.
     assert min(e["start"] for e in status["excluded"]) < 0, status

@@ -1,5 +1,5 @@
-"""A master loses its state, and counts the orders of cuts from 1 again, while the folder
-holds checkpoints of its life before: what is newest is what came last."""
+"""A master has lost its state and numbers its cuts from 1 again, while the folder has checkpoints of
+its life before. The newest checkpoint is still the one that was saved last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from test_rewind import kill_everything
 
 MODELS = ["private", "replicated", "shared"]
 
-# Tells which records are in it, and is killed behind `stop` steps.
+# The model counts which records are in it. The trainer is killed after `stop` steps.
 TRAINER = """
 import headrace, json, os, signal
 import numpy as np
@@ -53,13 +53,13 @@ class Life:
         self.job.apply()
 
     def again(self) -> None:
-        """Everything is killed, and the master comes again with nothing."""
+        """Kills everything, removes the master's state, and starts it again."""
         kill_everything(self.job)
         shutil.rmtree(self.job.folder / "state")
         self.begin()
 
     def run(self, resume: str = "", **more: Any) -> str:
-        """What a trainer printed first: where it went on."""
+        """Runs a trainer. Returns its line "begins at STEP"."""
         settings = {"rows": self.rows, "dir": str(self.job.folder / "ckpt"), **more}
         env = {"TRAINER": json.dumps(settings), **({"HEADRACE_RESUME": resume} if resume else {})}
         trainer = self.job.trainer(TRAINER, **env)
@@ -86,7 +86,7 @@ def test_who_starts_over_on_an_empty_master_goes_back_to_what_it_saved_since(lif
     assert life.run(resume="start", stop=7) == "begins at 0"
     assert life.steps()[0] == 5
     assert life.run(stop=9) == "begins at 5"
-    life.again()  # no master knows of it: the folder tells
+    life.again()  # the new master does not know the checkpoint, but the folder has it
     assert life.run() == "begins at 5"
     assert np.array_equal(of_end(life.out), np.ones(life.rows))
 

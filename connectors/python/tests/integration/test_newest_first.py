@@ -1,5 +1,5 @@
-"""catch_up: newest_first with real processes: what was pushed comes before the history in
-files, also what is pushed while the history is read, and each record comes once."""
+"""catch_up: newest_first with real processes. Pushed records come before the history in files, also
+those that are pushed while the history is read, and each record comes once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ decode:
     - {{name: id, path: /id, dtype: int64}}
 """
 
-# Waits where the argument says. It is slow, so its leases for a second are a small part of all.
+# Waits after the number of records in its argument. It is slow, so its leases of about a second are a
+# small part of all records.
 TRAINER = """
 import headrace, pathlib, sys, time
 
@@ -53,7 +54,7 @@ with headrace.dataset("rows").batches(10, max_wait=0.1) as stream:
 
 
 def start_master(job: Any) -> Any:
-    """Also after a kill, which leaves the address of the one before."""
+    """Starts a master, also after a kill, which leaves the address file of the one before."""
     address = Path(job.env["HEADRACE_STATE"]) / "master.addr"
     address.unlink(missing_ok=True)
     master = job.start(
@@ -84,7 +85,7 @@ def test_the_newest_records_come_first_and_all_come_once(job: Any, monkeypatch: 
 
     total = pushed + MEANWHILE
     trainer = job.helper(TRAINER, str(go), str(BEFORE + 1000), str(total))
-    trainer.printed(BEFORE // 20)  # half of what was pushed
+    trainer.printed(BEFORE // 20)  # it has half of the pushed records
     master.kill()
     master.wait()
     master = start_master(job)
@@ -99,11 +100,11 @@ def test_the_newest_records_come_first_and_all_come_once(job: Any, monkeypatch: 
     ids = [int(word) for word in trainer.ended().split()]
     assert Counter(ids) == Counter(range(total))
     live = [i >= HISTORY for i in ids]
-    # The history has one lease in eight while there is something newer. A master that begins
-    # anew counts anew.
+    # While there are newer records, one lease in eight is of the history. A new master begins to count
+    # again.
     last = max(n for n, i in enumerate(ids) if HISTORY <= i < pushed)
     assert live[0]
     assert live[:last].count(False) <= 800, last
-    # What was pushed while the history was read comes before most of the rest of it.
+    # Records that were pushed while the history was read come before most of the rest of the history.
     last = max(n for n, i in enumerate(ids) if i >= pushed)
     assert live[last:].count(False) >= 500, (at, last)

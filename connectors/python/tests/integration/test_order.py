@@ -1,5 +1,5 @@
-"""Two processes of one rank: the one that was made later is the rank's, also if its agent
-told the master of it first, because the agent of the other one stood still."""
+"""Two processes of one rank. The one that was started later counts, even if the master hears of the
+earlier one last, because its agent stood still."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from agent import poll
 
-# It says when it was made, and has not said HELLO yet. Its agent does not read.
+# It prints "made" when it has noted the time of its start, before its HELLO, which its agent does not read.
 EARLY = """
 import headrace, headrace._trainer as trainer
 
@@ -48,7 +48,7 @@ print("read", rows, flush=True)
 
 
 def rest(job: Any) -> tuple[str, int]:
-    """The dataset's state, and what is not in the model of it."""
+    """The dataset's state, and the units of it that are not acked."""
     (dataset,) = json.loads(job.headrace("status", "-o", "json").stdout)["datasets"]
     return dataset["state"], dataset["counts"]["listed"] - dataset["counts"]["acked"]
 

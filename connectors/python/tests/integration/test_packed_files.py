@@ -1,5 +1,5 @@
-"""Compressed files, through `headrace up` and the Python stream: every record once, also when
-processes die in the middle."""
+"""Compressed files through `headrace up` and the Python stream. Every record comes once, also when
+processes are killed in the middle of a file."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_compressed_files_are_read_once(job: Any) -> None:
 
 
 def test_a_compressed_file_is_resumed_in_the_middle(job: Any) -> None:
-    """`private`: each checkpoint's records and what comes after it are the whole, exactly."""
+    """With a `private` model: a checkpoint and what comes after it have each record exactly once."""
     rows = 80_000
     write(job.data, rows, ["gz", "gz of members"])
     up = job.up("--model", "private")

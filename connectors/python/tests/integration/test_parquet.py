@@ -1,5 +1,5 @@
-"""Parquet files as pyarrow writes them, with each codec, encoding and page version: what a
-trainer gets is compared with what pyarrow reads."""
+"""Parquet files that pyarrow wrote with each codec, encoding and page version. What a trainer gets is
+compared with what pyarrow reads."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "brotli-v2": {"compression": "brotli", "data_page_version": "2.0", "row_group_size": 40},
     "lz4": {"compression": "lz4", "data_page_size": 1000},
     "crc": {"compression": "zstd", "write_page_checksum": True},
-    "fallback": {"dictionary_pagesize_limit": 500, "data_page_size": 400},  # the dictionary is given up
+    "fallback": {"dictionary_pagesize_limit": 500, "data_page_size": 400},  # later pages have no dictionary
     "old-times": {"use_deprecated_int96_timestamps": True, "store_schema": False},
     "old-lists": {"use_compliant_nested_type": False, "version": "1.0"},
     "deltas": {
@@ -216,7 +216,7 @@ def test_every_codec_encoding_and_page_version_gives_what_pyarrow_reads(job: Any
         folder.mkdir()
         for k, t in enumerate(files):
             pq.write_table(t, folder / f"{k}.parquet", **{"row_group_size": 130, **how})
-        ticks = 1000 if name == "old-times" else 1  # nanoseconds
+        ticks = 1000 if name == "old-times" else 1  # nanoseconds, else microseconds
         want = [{**r, "when": r["when"] * ticks} for r in common]
         apply(job, name)
         got = read(name)

@@ -1,4 +1,4 @@
-"""Columns from folders named key=value, in tables as other programs write them."""
+"""Columns from folders named key=value, in tables that other programs wrote."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with headrace.dataset("rows").batches(300) as stream, open(os.environ["ROWS"], "
 
 
 def row(i: int) -> list[Any]:
-    """What trainers see of row i."""
+    """Row i as a trainer gets it."""
     country = COUNTRIES[i // 7 % 3]
     bucket = 0 if country is None else int(headrace.hash64(country, buckets=1000))
     return [i, DAYS[i % 3], i // 3 % 4, bucket, country or "", country is not None]
@@ -62,7 +62,7 @@ def table(rows: range) -> pa.Table:
 
 
 def write(data: Path, kind: str, rows: range) -> None:
-    """Writes a table as Hive partitions it: pyarrow escapes names and null as Hive does."""
+    """Writes a table in Hive partitions. pyarrow escapes names and null as Hive does."""
     by = ds.partitioning(
         pa.schema([("dt", pa.string()), ("hour", pa.string()), ("country", pa.string())]), flavor="hive"
     )
@@ -95,7 +95,7 @@ def read(outs: list[Path]) -> list[list[Any]]:
 @pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz"])
 def test_each_row_has_its_folders_values_through_a_kill_of_the_agent(job: Any, kind: str) -> None:
     write(job.data, kind, range(ROWS))
-    assert any("%2F" in str(f) for f in job.data.rglob("*")), "a name that is escaped"
+    assert any("%2F" in str(f) for f in job.data.rglob("*")), "the table has no escaped folder name"
     assert any("__HIVE_DEFAULT_PARTITION__" in str(f) for f in job.data.rglob("*"))
     file = spec(job, kind)
     assert "20,000 records, 0 bad" in job.headrace("check", "-f", str(file)).stdout

@@ -1,4 +1,4 @@
-"""Private ranks: each restores alone, and all records are in one of their models."""
+"""Private ranks: each restores alone, and each record is in exactly one of their models."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_private_ranks_restore_alone_and_all_records_are_in_one_model(job: Any) 
 
 
 def test_private_ranks_come_and_go_while_others_train(job: Any) -> None:
-    """A rank is killed and never comes again: its checkpoint stays. Other ranks get the rest
-    of its rows, also a rank that joined after its end."""
+    """A rank is killed and never comes back. Its checkpoint stays, and the other ranks get the rest of
+    its rows, also a rank that joins after its end."""
     n = job.write(12_000)
     job.up("--model", "private")
     job.apply()
@@ -43,7 +43,7 @@ def test_private_ranks_come_and_go_while_others_train(job: Any) -> None:
     leaves = job.trainer(TRAINER, **settings(job, n, stop=13), RANK="1", WORLD_SIZE="2")
     assert "saved 10" in leaves.ended(), job.logs()
     joins = job.trainer(TRAINER, **settings(job, n, pause=0.005), RANK="2", WORLD_SIZE="3")
-    joins.printed(2)  # it has saved something
+    joins.printed(2)  # by now it has saved
     (job.folder / "ckpt" / "go").touch()
     models = [of_end(stays.ended()), of_end(joins.ended())]
     assert all(m.sum() > 0 for m in models)

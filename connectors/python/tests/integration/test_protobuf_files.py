@@ -1,5 +1,5 @@
-"""Files of delimited Protobuf messages, as the protobuf package of Python writes them: what a
-trainer gets is compared with what was written, through a kill of master and agent."""
+"""Files of delimited Protobuf messages that Python's protobuf package wrote. What a trainer gets,
+through a kill of master and agent, is compared with what was written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def example(job: Any) -> str:
 
 @pytest.fixture
 def click(job: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The class of the page's message, from Protobuf's own compiler."""
+    """The class of the page's message, made by Protobuf's own compiler."""
     from grpc_tools import protoc
 
     lines = re.search(r"inline: \|\n((?:      .*\n)+)", example(job))

@@ -1,5 +1,5 @@
-"""Pushed records against the real binary: each transaction comes once or not at all,
-whenever the pusher or the master is killed. HEADRACE_SEED repeats the random moments."""
+"""Pushed records against the real binary. Whenever the pusher or the master is killed, each
+transaction comes once or not at all. HEADRACE_SEED repeats the random moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ decode:
     - {{name: user, path: /user, dtype: string}}
 """
 
-# Prints the numbers of all records, in the order in which they come, until the end of data.
+# Prints the numbers of all records in their order, until the end of data.
 TRAINER = """
 import headrace, sys
 with headrace.dataset("clicks").batches(50, max_wait=0.05) as stream:
@@ -72,7 +72,7 @@ print(next(numbers) - 1, done.already, done.records)
 
 
 def start(job: Any, partitions: int = 3, more: str = "") -> None:
-    """A master and an agent, each in a process of its own, and the dataset."""
+    """Starts a master and an agent, each in a process of its own, and applies the dataset."""
     os.environ["HEADRACE_STATE"] = job.env["HEADRACE_STATE"]
     start_master(job)
     spec = job.folder / "clicks.yaml"
@@ -85,7 +85,7 @@ def start_agent(job: Any) -> None:
 
 
 def start_master(job: Any) -> None:
-    """Also after a kill, which leaves the address of the one before."""
+    """Starts a master, also after a kill, which leaves the address file of the one before."""
     address = Path(job.env["HEADRACE_STATE"]) / "master.addr"
     address.unlink(missing_ok=True)
     job.master = job.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s")
@@ -104,7 +104,7 @@ def kill(job: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_STATE", "set by the test")  # and taken away after it
+    monkeypatch.setenv("HEADRACE_STATE", "set by the test")  # monkeypatch removes it after the test
 
 
 def numbers(log: str) -> list[int]:
@@ -129,7 +129,7 @@ def test_pushed_records_come_once_and_in_the_order_of_their_key(job: Any) -> Non
         assert pusher.landed("t20") is None
 
         def unread() -> Any:
-            raise AssertionError("what has landed is not read again")
+            raise AssertionError("the transaction has landed, but its records were read again")
             yield
 
         assert headrace.push("clicks", unread(), transaction="t3") == headrace.Pushed("t3", True, 100)
@@ -138,7 +138,7 @@ def test_pushed_records_come_once_and_in_the_order_of_their_key(job: Any) -> Non
             t.push({"number": 0})
     got = numbers(job.trainer(TRAINER).ended())
     assert sorted(got) == list(range(2000))
-    for user in range(7):  # one trainer: each key's records come in their order
+    for user in range(7):  # there is one trainer, so the records of each key come in order
         of = [n for n in got if n % 7 == user]
         assert of == sorted(of)
 
@@ -154,7 +154,7 @@ def test_a_pusher_that_is_killed_between_any_two_calls_pushes_once(job: Any) -> 
             pusher = job.helper(PUSHER, str(at if before else -at), name, way)
             said = pusher.ended()
             if pusher.process.returncode == 0:
-                # layout, landed, and a chunk and the commit, or several chunks and the commit
+                # calls: layout, landed, then one chunk and the commit, or several chunks and the commit
                 assert at >= (4 if way == "one call" else 6), said
                 transactions += 1
                 break
@@ -163,7 +163,7 @@ def test_a_pusher_that_is_killed_between_any_two_calls_pushes_once(job: Any) -> 
             calls, already, records = again.ended().split()
             assert again.process.returncode == 0
             assert records == "60"
-            assert (already == "True") == (calls == "2"), "what has landed is not sent again"
+            assert (already == "True") == (calls == "2"), "a transaction that had landed was sent again"
             transactions += 1
     with headrace.Pusher("clicks") as pusher:
         pusher.end()
@@ -172,21 +172,21 @@ def test_a_pusher_that_is_killed_between_any_two_calls_pushes_once(job: Any) -> 
 
 
 class Killing:
-    """Kills the master before, in or after a call."""
+    """Kills the master before, during or after a call."""
 
     def __init__(self, job: Any, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
         self.lock, self.calls, self.at, self.where, self.kills = threading.Lock(), 0, 0, "", 0
         once = _master.Master._once
 
         def watched(master: Any, *request: Any) -> Any:
-            with self.lock:  # one call at a time, so that a call has a number
+            with self.lock:  # one call at a time, so that each call has a number
                 self.calls += 1
                 here = self.calls == self.at
                 if here and self.where == "before":
                     kill(job)
                 killer = None
                 if here and self.where == "in":
-                    pause = rng.random() * 0.003  # any moment will do
+                    pause = rng.random() * 0.003  # a random moment of the call
                     killer = threading.Thread(target=lambda: (time.sleep(pause), job.master.kill()))
                     killer.start()
                 try:
@@ -228,7 +228,7 @@ def test_a_master_that_is_killed_around_any_call_loses_and_repeats_nothing(
             return pusher.commit(name, t.stage())
 
     for where, one in itertools.product(("before", "in", "after"), (True, False)):
-        # layout, landed, and all of it in one call, or two chunks and the commit
+        # calls: layout, landed, then one call with everything, or two chunks and the commit
         for at in range(1, 4 if one else 6):
             killing.next(where, at)
             name = f"{where}-{one}-{at}"
@@ -240,7 +240,7 @@ def test_a_master_that_is_killed_around_any_call_loses_and_repeats_nothing(
             begun += 1
     killing.at = 0
     with headrace.Pusher("clicks") as pusher:
-        # What is staged and not committed never comes; another process may commit.
+        # Staged records that are not committed never come. Another process may commit them.
         lost = pusher.begin("lost")
         lost.push({"user": "x", "number": -1})
         lost.stage()
@@ -271,12 +271,12 @@ def test_a_pusher_goes_on_after_its_dataset_was_deleted_and_applied_again(job: A
         job.headrace("dataset", "apply", "-f", str(job.folder / "clicks.yaml"))
         with pytest.raises(headrace.PushError, match="before dataset clicks was deleted and applied again"):
             pusher.commit("staged", locators)
-        with pusher.begin("after") as t:  # asks how many partitions there are now
+        with pusher.begin("after") as t:  # asks again how many partitions there are
             for n in range(100):
                 t.push({"user": f"u{n}", "number": n})
         assert t.done is not None
         assert (t.done.records, t.done.already) == (100, False)
-        assert pusher.landed("before") is None  # of the dataset that is gone
+        assert pusher.landed("before") is None  # it had landed in the deleted dataset
 
 
 def test_nothing_is_pushed_after_a_commit_was_tried(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_nothing_is_pushed_after_a_commit_was_tried(job: Any, monkeypatch: pytes
                     t.commit()
             with pytest.raises(headrace.PushError, match="transaction 't1' was staged or committed"):
                 t.push({"number": 2})
-        assert t.done == headrace.Pushed("t1", True, 1)  # the block has committed again
+        assert t.done == headrace.Pushed("t1", True, 1)  # the end of the block has committed again
         with pusher.begin("t2") as t:
             t.push({"number": 3})
             t.commit()
@@ -324,7 +324,7 @@ def test_a_transaction_lands_once_if_the_next_master_is_of_an_older_version(
         if calls.count("land") == 1 and calls[-1] == "land":
             once(self, method, path, *request)
             raise OSError("the answer is lost")
-        # An older version answers a call of `land` as any version answers this page.
+        # An older version answers a call of `land` as it answers any unknown page.
         return once(self, method, path.replace("/land?", "/no-such-page?"), *request)
 
     with headrace.Pusher("clicks") as pusher:
@@ -388,7 +388,7 @@ def test_only_a_caller_with_the_role_may_push_and_a_stranger_learns_nothing(
     with pytest.raises(ValueError, match="HEADRACE_TLS_CERT"):
         headrace.push("clicks", [], master="10.0.0.1:7070")
 
-    # Another process has taken the master's port.
+    # Another process listens at the master's address.
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -408,7 +408,7 @@ def test_only_a_caller_with_the_role_may_push_and_a_stranger_learns_nothing(
             headrace.push("clicks", [], master=address, patience=0)
         listener.join(60)
     said = b"".join(heard)
-    assert len(said) == 56  # magic, the token's id, a nonce
+    assert len(said) == 56  # magic, the id of the token, a nonce
     assert (state / "token").read_bytes().strip() not in said
 
 
@@ -464,7 +464,7 @@ def test_over_tls_the_role_of_the_certificate_counts(job: Any, monkeypatch: pyte
     start(job)
     monkeypatch.setenv("HEADRACE_STATE", "/nowhere")
     monkeypatch.setenv("HEADRACE_MASTER", (state / "master.addr").read_text().strip())
-    with pytest.raises(headrace.MasterUnavailable):  # without TLS
+    with pytest.raises(headrace.MasterUnavailable):  # the call does not use TLS
         headrace.push("clicks", [{"number": 1}], patience=0)
     for name in ("CERT", "KEY", "CA"):
         monkeypatch.setenv(f"HEADRACE_TLS_{name}", "set below")

@@ -20,7 +20,7 @@ def test_a_full_dataset_makes_pushers_wait_and_loses_nothing(job: Any) -> None:
     done: list[Any] = []
 
     def work() -> None:
-        for n in range(30):  # 45 KB each, which cannot be compressed to less
+        for n in range(30):  # each transaction has 45 KB, even compressed
             data = [{"user": os.urandom(1500).hex(), "number": i} for i in range(30 * n, 30 * (n + 1))]
             done.append(headrace.push("clicks", data, transaction=f"t{n}", on_wait=told.append))
 
@@ -52,10 +52,10 @@ def test_a_slow_trainer_makes_pushers_wait_and_nothing_is_lost(job: Any) -> None
     trainer = job.trainer(slow, stdin=True)
     assert trainer.process.stdin is not None
     pushed: list[int] = []
-    waited: set[int] = set()  # these transactions
+    waited: set[int] = set()  # numbers of the transactions that had to wait
 
     def work() -> None:
-        for n in range(40):  # 45 KB each, which cannot be compressed to less
+        for n in range(40):  # each transaction has 45 KB, even compressed
             data = [{"user": os.urandom(1500).hex(), "number": i} for i in range(30 * n, 30 * (n + 1))]
             headrace.push("clicks", data, transaction=f"t{n}", on_wait=lambda _, n=n: waited.add(n))  # type: ignore[misc]
             pushed.append(n)
@@ -75,5 +75,5 @@ def test_a_slow_trainer_makes_pushers_wait_and_nothing_is_lost(job: Any) -> None
     assert waited
     with headrace.Pusher("clicks") as pusher:
         pusher.end()
-    trainer.process.stdin.close()  # now as fast as it can
+    trainer.process.stdin.close()  # from now on the trainer is as fast as it can be
     assert sorted(numbers(trainer.ended())) == list(range(1200))

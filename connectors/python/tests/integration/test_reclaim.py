@@ -1,4 +1,4 @@
-"""An operator takes back what an idle process holds, and the process lives on."""
+"""An operator takes back the rows that an idle process holds, and the process goes on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 N = 900
 
-# A notebook: it saves after its first batch, steps a second one, has a third one in hand,
-# and thinks. Each line of its input is a cell.
+# A notebook. It saves after its first batch, steps a second one, takes a third one, and then waits
+# for its user. Each line of its input is a cell.
 NOTEBOOK = """
 import headrace, os, sys, time
 
@@ -28,7 +28,7 @@ def refused(call):
         print("refused", error, flush=True)
 
 def told():
-    # The verb has ended when the master has decided: its agent tells this process after it.
+    # `headrace reclaim` ends when the master has decided. The agent tells this process a little later.
     while True:
         try:
             stream.step(batches=0)
@@ -82,7 +82,7 @@ def thinking(job: Any, ranks: int) -> Any:
 
 
 def next_cell(process: Any) -> str:
-    """What it has printed when it has ended."""
+    """Runs the last cell. Returns everything that the notebook has printed."""
     process.process.stdin.write(b"\n")
     process.process.stdin.close()
     text: str = process.ended()
@@ -91,7 +91,7 @@ def next_cell(process: Any) -> str:
 
 
 def goes_on(notebook: Any) -> list[int]:
-    """The ids that are in the notebook's model at its end. Before, each call was refused."""
+    """Checks that each call was refused after the reclaim. Returns the ids in the notebook's model at its end."""
     text = next_cell(notebook)
     refused = re.findall(r"^refused (.*)", text, re.MULTILINE)
     assert len(refused) == 3, text
@@ -119,7 +119,7 @@ def test_rows_of_an_idle_notebook_go_to_the_rank_that_waits_and_it_goes_on_from_
     assert done["reclaimed"]
     assert done["fenced"] == [0]
     theirs, own = json.loads(other.ended()), goes_on(notebook)
-    assert len(own) == 10  # of its checkpoint
+    assert len(own) == 10  # the ids of its checkpoint
     assert sorted(theirs + own) == list(range(N))
 
 

@@ -1,5 +1,5 @@
-"""Checkpoints know how many records they have and from when to when these are: by
-`headrace audit`, against what the generator wrote, after kills and a restore."""
+"""Checkpoints know the number of their records and their earliest and latest event time. Tests compare
+`headrace audit` with what the generator wrote, after kills and a restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ lease: {initial: 1KiB, min: 1KiB}
 """
 
 
-# A hundred steps a second.
+# A trainer with at most a hundred steps a second.
 PACED = TRAINER.replace("import headrace,", "import headrace, time,").replace(
     "    for b in stream:\n", "    for b in stream:\n        time.sleep(0.01)\n"
 )
@@ -31,12 +31,12 @@ def ended(trainer: Any) -> bool:
 
 
 def time_of(i: int) -> int | None:
-    """The event time of a record; of every ninth nobody knows it."""
+    """The event time of a record. Every ninth record has none."""
     return None if i % 9 == 4 else 1_764_000_000_000 + i * 7919 % 100_003
 
 
 def write(job: Any, n: int) -> None:
-    """n records over three files, with blank lines here and there."""
+    """Writes n records into three files, with blank lines here and there."""
     for f in range(3):
         with (job.data / f"day_{f}.tsv").open("w") as file:
             for i in range(f * n // 3, (f + 1) * n // 3):
@@ -72,7 +72,7 @@ def ids_in(job: Any, audit: dict[str, Any]) -> list[int]:
 
 
 def checked(job: Any, where: Path) -> int:
-    """A checkpoint's records by its own count are those in its ranges. Gives their number."""
+    """Checks that a checkpoint's own count agrees with the records in its ranges. Returns their number."""
     audit = json.loads(job.headrace("audit", str(where), "-o", "json").stdout)
     ids = ids_in(job, audit)
     times = [t for t in map(time_of, ids) if t is not None]
@@ -98,7 +98,7 @@ def test_a_checkpoint_counts_its_records_whatever_was_killed(job: Any, model: st
     job.await_socket(agent)
     apply(job)
     trainer = job.trainer(PACED, **settings(job, stop=74))
-    for kill in range(4):  # the trainer lives, with batches in hand
+    for kill in range(4):  # the trainer goes on, with batches in hand
         poll(lambda lines=10 + 12 * kill: trainer.log.read_text().count("\n") >= lines or ended(trainer), 120)
         if ended(trainer):
             break

@@ -1,5 +1,5 @@
-"""files.remember with real processes: old names are forgotten while files are dropped in and
-master, agent and trainer are killed; each record comes once, and late files as files.late says."""
+"""files.remember with real processes. Old names are forgotten while files are dropped in and master,
+agent and trainer are killed. Each record comes once; late files are treated as files.late says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, 
     number = 0
 
     def drop(file: Path | None = None, age: float = 0) -> range:
-        """Writes it elsewhere and renames it. With late: read, names say nothing of the time."""
+        """Writes a file elsewhere and renames it. With late: read, the order of names is not that of times."""
         nonlocal number
         ids = range(number * ROWS, (number + 1) * ROWS)
         if file is None:
@@ -52,13 +52,13 @@ def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, 
         part.rename(file)
         return ids
 
-    first = job.data / "dt=2026-11-22" / "part-.csv"  # its name sorts before those of the others
+    first = job.data / "dt=2026-11-22" / "part-.csv"  # its name sorts before the other names
     of_first = drop(first)
     lives = Lives(job, spec)
     with Writer(drop):
         lives.saves(3)
-        # Files are forgotten a minute after they came. That has to go on after the first
-        # ones were. A new master says what is forgotten once it has looked.
+        # Files are forgotten a minute after they came. Wait until that has happened three times. A new
+        # master knows what is forgotten once it has listed the folder.
         forgotten = [0]
         while len(forgotten) < 4:
             for _ in range(rng.randrange(4)):
@@ -71,8 +71,8 @@ def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, 
                 print("forgotten", now, "bytes of", number, "files", flush=True)
 
     drop()
-    # Late are a file whose name sorts before all others, and one that is moved there with its
-    # old time. One that was forgotten is written to. A master looks at all names when it begins.
+    # Two files come late: one with a name that sorts before all others, and one that keeps its old
+    # time. A third one was forgotten and is written to. A master looks at all names when it starts.
     young, old = job.data / "dt=0" / "+young.csv", job.data / "dt=9" / "moved.csv"
     of_young, of_old = drop(young), drop(old, age=3600)
     first.touch()
@@ -85,7 +85,7 @@ def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, 
     with Writer(lambda: written.update(drop())):
         lives.kill("master")
         poll(lambda: lives.told("moved.csv" if late == "read" else "+young.csv"), 120)
-        lives.lose_the_state()  # the checkpoint says what is forgotten
+        lives.lose_the_state()  # from now on, only the checkpoint says what is forgotten
         lives.kill("all")
     assert not lives.told("+young.csv" if late == "read" else "moved.csv")
     lives.ends_with(+written, drop)

@@ -1,6 +1,6 @@
-"""Going back with the tools of the binary: a checkpoint restores on a master that
-knows nothing, and `headrace rewind` takes a job back; what is delivered then is
-exactly the input without the checkpoint's records, as `headrace audit` tells them."""
+"""Going back: a checkpoint restores on a master without state, and `headrace rewind` takes a job back.
+The records that come then are exactly the input without the checkpoint's records, which
+`headrace audit` names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from agent import poll
 
-# Prints every id that it steps. Saves every `every` steps and, with `stop`, is
-# killed after that step without another word.
+# Prints every id that it steps. Saves every `every` steps. With `stop` it is killed after that step.
 TRAINER = """
 import headrace, json, os, signal
 import numpy as np
@@ -47,8 +46,8 @@ def stepped(out: str) -> list[int]:
 
 
 def killed(job: Any, stop: int) -> None:
-    """A trainer that is killed after that step. The master has heard all that it said,
-    and its end."""
+    """Runs a trainer that is killed after that step. Waits until the master has heard all its steps and
+    its end."""
     trainer = job.trainer(TRAINER, **settings(job, stop=stop))
     out = trainer.ended()
     assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
@@ -64,7 +63,7 @@ def kill_everything(job: Any) -> None:
 
 
 def in_model(job: Any, where: Path) -> list[int]:
-    """The ids in a checkpoint's model, by `headrace audit` and the files."""
+    """The ids in a checkpoint's model, from `headrace audit` and the files."""
     audit = json.loads(job.headrace("audit", str(where), "-o", "json").stdout)
     ids = []
     (dataset,) = audit["datasets"]
@@ -111,7 +110,7 @@ def test_a_checkpoint_restores_on_a_master_that_knows_nothing(job: Any, model: s
     assert "restored 28" in out.splitlines(), out + job.logs()
     assert "\nend " in out, out + job.logs()
     assert sorted(stepped(out)) == sorted(set(range(n)) - set(members)), job.logs()
-    # And again from what came of it: every record is in the model now.
+    # Its own newest checkpoint has the records of the old one and those that were stepped since.
     assert in_model(job, newest(job)) == sorted(members + stepped(out)[: -(len(stepped(out)) % 350) or None])
     (cut,) = [c for c in json.loads(job.headrace("ckpt", "list", "-o", "json").stdout) if c["newest"]]
     assert cut["state"] == "bound"
@@ -132,7 +131,7 @@ def test_a_rank_without_a_checkpoint_leaves_the_others_records_alone_on_a_master
     job.up("--model", "private")
     job.apply(more=SMALL)
     fresh = job.trainer(TRAINER, **settings(job), **world, HEADRACE_RANK="0")
-    fresh.printed(1)  # it has restored nothing, and asks for batches
+    fresh.printed(1)  # it has found no checkpoint, and asks for batches
     saver = job.trainer(TRAINER, **settings(job), **world, HEADRACE_RANK="1")
     outs = [fresh.ended(), saver.ended()]
     assert "restored 0" in outs[0].splitlines(), outs[0] + job.logs()
@@ -144,8 +143,8 @@ def test_a_rank_without_a_checkpoint_leaves_the_others_records_alone_on_a_master
 @pytest.mark.parametrize("model", ["replicated", "private"])
 @pytest.mark.parametrize("steps", [14, 49], ids=["in the first file", "in the last file"])
 def test_a_folder_that_grew_before_the_restore_is_read_where_it_was_left(job: Any, model: str, steps: int) -> None:
-    """Files of equal size, and a new one that sorts before them: on an empty master
-    the same numbers would mean other files."""
+    """All files have the same size, and a new one sorts before them. To an empty master the same numbers
+    could mean other files."""
     lines = [f"{i:05d}\t1\t1\t1\tw\tz\n" for i in range(3000)]
     for f in range(3):
         (job.data / f"day_{f}.tsv").write_text("".join(lines[f * 1000 : (f + 1) * 1000]))
@@ -214,8 +213,8 @@ def test_a_rewind_to_the_start_delivers_everything_again(job: Any, model: str) -
 
 
 def test_the_ledger_forgets_a_damaged_checkpoint_that_is_removed(job: Any) -> None:
-    """Its manifest names no cut any more: the ledger knows its path. But the newest is
-    not given up without a word, for then a job might start over."""
+    """Its manifest is damaged and names no cut, so the master finds the cut by its path. The newest
+    checkpoint is not removed without a warning, because a job might start over then."""
     job.write(3000)
     job.up("--model", "replicated")
     job.apply()
@@ -239,14 +238,14 @@ def test_the_ledger_forgets_by_its_id_a_cut_whose_files_are_gone(job: Any) -> No
     kept = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
     assert [c["step"] for c in kept] == [35, 28, 21]
     for c in kept[:2]:
-        shutil.rmtree(Path(c["path"]).parent)  # not by us
+        shutil.rmtree(Path(c["path"]).parent)  # somebody removes the files without headrace
     stays = job.headrace("ckpt", "rm", kept[0]["cut"], "--yes", check=False)
     assert stays.returncode == 1
     assert f"{kept[0]['path']} stays: it is the newest that is bound" in stays.stdout
     job.headrace("ckpt", "rm", kept[1]["cut"], "--yes")
     left = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
     assert [c["step"] for c in left] == [35, 21]
-    there = job.headrace("ckpt", "rm", kept[2]["cut"], "--yes", check=False)  # as by its path
+    there = job.headrace("ckpt", "rm", kept[2]["cut"], "--yes", check=False)  # the id works like the path
     assert f"{kept[2]['path']} stays: it is the newest that verifies" in there.stdout
     nobody = job.headrace("ckpt", "rm", "00000000000000aa", "--yes", check=False)
     assert "00000000000000aa: no such file or folder" in nobody.stderr

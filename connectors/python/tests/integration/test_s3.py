@@ -63,7 +63,7 @@ def write(file: Path, kind: str, first: int, last: int) -> None:
         fields = [{"name": "id", "type": "long"}, {"name": "text", "type": "string"}]
         schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
         records = ({"id": i, "text": f"row {i}"} for i in rows)
-        with file.open("wb") as out:  # many blocks, so that leases begin inside of a file
+        with file.open("wb") as out:  # many blocks, so that some leases begin in the middle of a file
             fastavro.writer(out, schema, records, codec="zstandard", sync_interval=4000)
         return
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -102,7 +102,7 @@ def test_each_record_is_read_once_through_a_kill_of_the_agent(job: Any, server: 
     up = job.up("--model", "shared", *job.config)
     job.headrace("dataset", "apply", "-f", str(spec), *job.config)
     outs = [job.folder / f"ids-{k}" for k in range(2)]
-    # Each stands still in its second batch until the agent is another one.
+    # Each trainer waits in its second batch until a new agent runs.
     train = TRAIN.replace("        stream.step()", "        if n == 1:\n            input()\n        stream.step()")
     trainers = [
         job.trainer(train, stdin=True, IDS=str(out), HEADRACE_RANK=str(k), HEADRACE_WORLD_SIZE="2")
@@ -185,7 +185,7 @@ def test_an_object_that_is_replaced_is_named(job: Any, server: Server) -> None:
     assert max(got) < 200_000
 
 
-def test_what_is_wrong_is_said_in_one_sentence(job: Any, server: Server) -> None:
+def test_each_error_of_a_bucket_is_one_sentence(job: Any, server: Server) -> None:
     spec = fill(job, server, "csv", 100, files=1)
     job.env["HEADRACE_LAKE_SECRET"] = "not the secret key"
     said = job.headrace("check", "-f", str(spec), *job.config, check=False)
@@ -267,7 +267,7 @@ def test_writers_put_their_chunks_into_the_bucket_themselves(
     with headrace.Pusher("rows", upload=True) as pusher:
         part = pusher.begin("frozen")
         before = len(server.list(prefix))
-        os.kill(up.pid, signal.SIGSTOP)  # nothing can go through a master that stands still
+        os.kill(up.pid, signal.SIGSTOP)  # so that no chunk can go through the master
         try:
             for i in range(rows):
                 part.push(line(i))
@@ -288,7 +288,7 @@ def test_writers_put_their_chunks_into_the_bucket_themselves(
         assert pusher.commit("frozen", locators).already
         never = pusher.begin("never")
         never.push(line(10**6))
-        never.stage()  # and not committed: nobody sees it
+        never.stage()  # never committed, so its records never come
 
     assert (
         headrace.push("rows", (line(i) for i in range(rows, 2 * rows)), transaction="again", upload=True).records
@@ -313,7 +313,7 @@ def test_writers_put_their_chunks_into_the_bucket_themselves(
     assert sorted(got) == list(range(3 * rows))
 
 
-# Trains until it has seen as many ids as it is told.
+# Trains until it has seen the number of ids in its argument.
 UNTIL = """
 import headrace, sys
 import numpy as np
@@ -334,7 +334,7 @@ with headrace.dataset("rows").batches(100, max_wait=0.1) as stream, headrace.Che
 
 
 def test_objects_that_are_put_later_are_read_once_through_kills(job: Any, server: Server) -> None:
-    """Half of them come after trainer, agent and master were killed."""
+    """Half of the objects are put after trainer, agent and master were killed."""
     prefix, rows, files = f"grows-{job.folder.name}", 1000, 8
     settings(job, server, prefix)
     spec = job.folder / "rows.yaml"
@@ -370,7 +370,7 @@ def test_objects_that_are_put_later_are_read_once_through_kills(job: Any, server
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("one", [False, True])
 def test_init_looks_at_a_bucket(job: Any, server: Server, kind: str, one: bool) -> None:
-    """What it writes trains on every record: of a prefix, and of one object."""
+    """The program that init writes trains on every record of a prefix, or of one object."""
     prefix, rows = f"init-{kind}-{one}-{job.folder.name}", 3000
     for n in range(2):
         file = job.folder / f"part-{n}.{kind}"

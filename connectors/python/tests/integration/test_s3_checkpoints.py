@@ -20,8 +20,8 @@ from s3_server import Server, server
 
 __all__ = ["server"]  # a fixture
 
-# The model says how often it has seen each id. `copies` has to be what the model was when
-# save() was called, and makes the upload take a while.
+# The model counts how often it has seen each id. `copies` makes the upload take a while. In a
+# checkpoint it must be equal to the model as it was when save() was called.
 TRAINER = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -56,7 +56,7 @@ with headrace.dataset("rows").batches(50) as stream, \\
         copies[:] = step
         if step % cfg.get("every", 5) == 0:
             saved = ck.save(step, {"seen": seen, "copies": copies, "step": step})
-            copies[:] = -1  # a tear would show this
+            copies[:] = -1  # a torn copy would have it
             if cfg.get("wait", True):
                 saved.wait()
                 print("stored", step, flush=True)
@@ -72,7 +72,7 @@ PREFIX = "ckpt"
 
 @pytest.fixture(autouse=True)
 def surroundings(job: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Slots of this test alone, in the real tmpfs; and the credentials, as the aws command has them."""
+    """A folder for the slots of this test, in the real tmpfs, and credentials in the form of the aws command."""
     folder = Path("/dev/shm") / f"headrace-test-{os.getpid()}-{tmp_path.name}"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv(_slots.ROOT_VARIABLE, str(folder))
@@ -91,13 +91,13 @@ def settings(job: Any, rows: int, **more: Any) -> dict[str, str]:
 
 
 def keys(job: Any, server: Server) -> list[str]:
-    """What lies in the folder of checkpoints, by names below it."""
+    """The keys of the objects below the folder of checkpoints, without its prefix."""
     at = f"{job.folder.name}/{PREFIX}/"
     return [key[len(at) :] for key in server.list(at)]
 
 
 def listed(job: Any) -> list[dict[str, Any]]:
-    """What `headrace ckpt list` says of the bucket."""
+    """The checkpoints that `headrace ckpt list` finds in the bucket."""
     out = job.headrace("ckpt", "list", url(job), "-o", "json").stdout
     return [v for v in json.loads(out) if v["state"] != "memory"]
 
@@ -113,7 +113,7 @@ def of_end(out: str) -> np.ndarray:
 
 
 def no_credentials(job: Any, server: Server) -> None:
-    """Nobody wrote the credentials into a log or a slot."""
+    """Checks that no log and no slot contains the credentials."""
     for file in [*job.folder.glob("*.log"), *(job.folder / "state").rglob("*")]:
         if file.is_file():
             assert server.env["AWS_SECRET_ACCESS_KEY"].encode() not in file.read_bytes(), file
@@ -132,7 +132,7 @@ def test_a_killed_trainer_goes_on_from_the_bucket(job: Any, server: Server, mode
         assert trainer.process.returncode == -signal.SIGKILL, out + job.logs()
         assert int(of_line(out, "restored")[1]) == last, out
         last = stop // 5 * 5
-    # A new master knows nothing, and this node's memory is gone.
+    # Start a new master without state, and lose this node's memory.
     up.kill()
     up.wait()
     shutil.rmtree(job.folder / "state")
@@ -155,7 +155,7 @@ def test_the_tools_work_on_a_bucket(job: Any, server: Server) -> None:
     out = job.trainer(TRAINER, **settings(job, n, every=20, keep=3)).ended()
     assert (of_end(out) == 1).all(), out
     found = listed(job)
-    assert [v["step"] for v in found] == [100, 80, 60], "keep=3"  # the save at the end is that of step 100
+    assert [v["step"] for v in found] == [100, 80, 60], "keep=3"  # the save at the end is of step 100
     assert {v["state"] for v in found} == {"whole"}
     assert {v["ledger"] for v in found} == {"bound"}
     names = [key for key in keys(job, server) if key != "headrace-memory-id"]
@@ -172,7 +172,7 @@ def test_the_tools_work_on_a_bucket(job: Any, server: Server) -> None:
     mark = job.folder / "mark"
     mark.touch()
     removing = f"{job.folder.name}/{PREFIX}/{old.rsplit('/', 1)[1]}/headrace-manifest.json.removing"
-    server.put(removing, mark)  # of a process that was killed before it had removed the checkpoint
+    server.put(removing, mark)  # as a process leaves it that was killed before it had removed the checkpoint
     refused = job.headrace("ckpt", "pin", old, check=False)
     assert refused.returncode != 0
     assert "somebody is removing it" in refused.stderr, refused
@@ -186,7 +186,7 @@ def test_the_tools_work_on_a_bucket(job: Any, server: Server) -> None:
     assert (of_end(out) == 1).all(), out
 
 
-def test_what_is_wrong_with_a_bucket_is_said(job: Any, server: Server) -> None:
+def test_wrong_credentials_of_a_bucket_are_reported(job: Any, server: Server) -> None:
     n = job.write(500)
     job.env["AWS_SECRET_ACCESS_KEY"] = "wrong"
     job.up("--model", "replicated")
@@ -226,7 +226,7 @@ def test_a_crash_at_every_point_leaves_whole_checkpoints(job: Any, server: Serve
 
 
 class Slow(http.server.BaseHTTPRequestHandler):
-    """Passes requests on to the server, and holds the third part of an upload until it is told."""
+    """Passes requests on to the server. Holds the third part of an upload until the test lets it go."""
 
     server: Any
     protocol_version = "HTTP/1.1"
@@ -264,7 +264,7 @@ class Slow(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("memory", [True, False])
 def test_an_agent_that_is_killed_in_an_upload_leaves_no_checkpoint(job: Any, server: Server, memory: bool) -> None:
-    """And its slot is there still."""
+    """The slot of the checkpoint is still there."""
     proxy: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     proxy.daemon_threads = True
     proxy.held, proxy.go = threading.Event(), threading.Event()

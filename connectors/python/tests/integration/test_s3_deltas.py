@@ -17,13 +17,14 @@ from test_s3_checkpoints import TRAINER, keys, listed, of_end, of_line, settings
 __all__ = ["server", "surroundings"]  # fixtures
 
 OPTIONS: dict[str, Any] = {"deltas": ["seen"], "full_every": 5}
-# In memory "sealed" is the slot, and "staged" its delta. Without, "sealed" is the copy that is uploaded.
+# (memory, point). With memory=True, at "sealed" the slot is complete, and at "staged" its delta. Without, at
+# "sealed" the copy that is uploaded is complete.
 POINTS = [(True, "frozen"), (True, "sealed"), (True, "staged"), (True, "renamed"), (True, "bound")]
 POINTS += [(False, "frozen"), (False, "sealed"), (False, "renamed")]
 
 
 def needs(job: Any) -> dict[int, list[str]]:
-    """Of each checkpoint in the bucket, by step."""
+    """The bases that each checkpoint in the bucket needs, by its step."""
     said = [json.loads(job.headrace("ckpt", "show", v["path"], "-o", "json").stdout) for v in listed(job)]
     return {v["step"]: v["needs"] for v in said}
 
@@ -42,7 +43,7 @@ def test_a_trainer_goes_on_from_a_delta_in_a_bucket(job: Any, server: Server, mo
     assert len(of[45]) == 1, of
     assert [] in of.values(), of
     job.headrace("ckpt", "verify", url(job))
-    # A new master knows nothing, and this node's memory is gone.
+    # Start a new master without state, and lose this node's memory.
     up.kill()
     up.wait()
     shutil.rmtree(job.folder / "state")
@@ -77,7 +78,7 @@ def test_a_crash_at_every_point_of_a_delta_leaves_whole_checkpoints(
     assert (of_end(out) == 1).all(), out
     job.headrace("ckpt", "verify", url(job))
     left = Path(job.env["HEADRACE_MEMORY_DIR"]).rglob("staged-rank-0")
-    assert not list(left), "what a killed save has left goes with the next one"
+    assert not list(left), "the next save has not removed the files that a killed save had left"
 
 
 def test_a_save_whose_base_was_taken_away_fails_and_the_next_one_is_whole(job: Any, server: Server) -> None:
@@ -132,6 +133,6 @@ def test_a_base_in_a_bucket_stays_while_a_delta_needs_it(job: Any, server: Serve
     server.delete(f"{job.folder.name}/ckpt/{name}")
     said = job.headrace("ckpt", "verify", url(job), check=False)
     assert said.returncode != 0
-    # The one that is left does not verify, and nothing is trained twice without a word.
+    # The remaining checkpoint does not verify, so the trainer gets an error and does not train records again.
     out = job.trainer(TRAINER, **settings(job, n, kib=1, options=OPTIONS)).ended()
     assert "its base does not verify" in out, out

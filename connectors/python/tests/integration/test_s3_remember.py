@@ -1,5 +1,5 @@
-"""files.remember on a real S3 server: objects of the last hour push those of the hours before
-out of memory while master, agent and trainer are killed; each record comes once."""
+"""files.remember on a real S3 server: when objects of the last hour come, the master forgets those of
+earlier hours, while master, agent and trainer are killed. Each record comes once."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_names_of_objects_are_forgotten_and_each_record_comes_once(job: Any, ser
             lives.saves(3)
         lives.kill("master")
 
-    of_young = put("+young")  # its name sorts before all others
+    of_young = put("+young")  # its name sorts before all other names
     written = Counter(range(number * ROWS))
     if late == "skip":
         written.subtract(of_young)
     with Writer(lambda: written.update(put())):
-        lives.kill("all")  # a master looks at all names when it begins
+        lives.kill("all")  # a master looks at all names when it starts
         if late == "skip":
             poll(lambda: lives.told("+young"), 120)
-        lives.lose_the_state()  # the checkpoint says what is forgotten
+        lives.lose_the_state()  # from now on, only the checkpoint says what is forgotten
         lives.kill("all")
     lives.ends_with(+written, put)

@@ -1,5 +1,5 @@
-"""files.retain on a real S3 server: objects that were trained are deleted while master, agent
-and trainer are killed, and each record comes once."""
+"""files.retain on a real S3 server: trained objects are deleted while master, agent and trainer are
+killed, and each record comes once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ lease: {{initial: 1KiB, min: 1KiB, max: 4KiB}}
 class Bucket:
     def __init__(self, job: Any, server: Server, prefix: str) -> None:
         self.job, self.server, self.prefix = job, server, prefix
-        self.turn = threading.Lock()  # the server answers one at a time
+        self.turn = threading.Lock()  # the server's program takes one command at a time
 
     def put(self, name: str, text: str) -> None:
         part = self.job.folder / f"new-{name}"

@@ -1,5 +1,5 @@
-"""Sharded and shared models whose checkpoints lie in a bucket of a real S3 server, with kills at
-every point: `make test-s3`."""
+"""Sharded and shared models with checkpoints in a bucket of a real S3 server, with kills at every
+point: `make test-s3`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from test_s3_checkpoints import keys, listed, of_line, surroundings, url
 
 __all__ = ["server", "surroundings"]  # fixtures
 
-# A rank of a sharded group: its part says how often it has seen each id. All step together,
-# through a file for each step. With one rank, it goes on with the parts of all.
+# A rank of a sharded group. Its part counts how often it has seen each id. All ranks step together:
+# each writes a file for each step. A single rank goes on with the parts of all.
 TRAINER = """
 import headrace, json, os, signal, sys, time
 import numpy as np
@@ -65,7 +65,7 @@ with rows.batches(50, rounds=False) as stream, Checkpointer(cfg["dir"], stream, 
         if step % 5 == 0 or cfg["each"]:
             now = seen.copy()
             saved = ck.save(step, {"rank": rank, "seen": now}, storage=step % 5 == 0)
-            now[:] = -1  # a tear would show this
+            now[:] = -1  # a torn copy would have it
             saved.wait()
             print("saved", step, flush=True)
         open(f"{cfg['sync']}-{step}-{rank}", "w").close()
@@ -75,19 +75,19 @@ print("end", step, flush=True)
 """
 
 DELTAS: dict[str, Any] = {"deltas": ["seen"], "full_every": 5}
-# Where a rank dies, and which one: only rank 0 writes the manifest. "sealed": what is uploaded
-# is whole in memory.
+# The point at which a rank dies, and the rank. Only rank 0 writes the manifest. At "sealed" the copy
+# that is uploaded is complete in memory.
 STORAGE = [("captured", 1), ("frozen", 0), ("sealed", 1), ("part", 1), ("part", 0), ("renamed", 0), ("bound", 0)]
 MEMORY = [("copying", 1), ("frozen", 1), ("sealed", 0), ("part", 1), ("part", 0), ("renamed", 0), ("bound", 0)]
 
 
 def copied(job: Any, server: Server) -> list[manifest.Manifest]:
-    """The checkpoints in the bucket, in a folder."""
+    """Copies the checkpoints in the bucket to a folder, and finds them there."""
     return manifest.find(str(server.folder(f"{job.folder.name}/ckpt/", job.folder / "copied")))
 
 
 def checked(job: Any, server: Server, rows: int) -> list[manifest.Manifest]:
-    """The parts of each checkpoint are together what its cut says."""
+    """Checks that the parts of each checkpoint together hold exactly the records of its cut."""
     found = copied(job, server)
     for m in found:
         assert headrace._restore._verified(m) is None
@@ -114,7 +114,7 @@ def restored(out: str) -> list[str]:
 
 
 def lose_memory(job: Any) -> None:
-    """As if the node had been started again."""
+    """Removes the slots, as a restart of the node does."""
     root = job.env["HEADRACE_MEMORY_DIR"]
     shutil.rmtree(root)
     os.mkdir(root, 0o700)
@@ -126,15 +126,15 @@ def lose_memory(job: Any) -> None:
 def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
     job: Any, server: Server, memory: bool, deltas: bool
 ) -> None:
-    """At the end the master has lost its state and the node its memory; one rank goes on with
-    the parts of both."""
+    """At the end the master loses its state and the node its memory, and a single rank goes on with the
+    parts of both."""
     n = job.write(30_000)
     up = job.up("--model", "replicated")
     job.apply()
     options = {"memory": memory, "keep": 3, **(DELTAS if deltas else {})}
     newest, may, dies = 0, {"0"}, 0
     for life, (point, victim) in enumerate(MEMORY if memory else STORAGE):
-        # The copies in memory may be newer than what lies in the bucket.
+        # The checkpoints in memory may be newer than those in the bucket.
         before, dies = newest, (dies if memory else newest) + 10
         ranks = group(job, life, n, dies + 50, options=options, die=point, die_after=dies, victim=victim)
         out = ranks[victim].ended()
@@ -149,9 +149,9 @@ def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
         newest = found[0].step if found else 0
         may = {str(newest)}
         goal = dies if point in ("renamed", "bound") else dies - 5
-        if memory:  # the upload may be slower than the trainers
+        if memory:  # uploads may be slower than the trainers
             assert before <= newest <= dies, (point, out)
-        elif (point, victim) == ("part", 1):  # rank 0 has all parts, and its agent may write the manifest still
+        elif (point, victim) == ("part", 1):  # rank 0 finds all parts, and its agent may still write the manifest
             assert newest in (goal, dies), out
             may.add(str(dies))
         else:
@@ -179,8 +179,8 @@ def test_a_crash_at_every_point_leaves_parts_that_are_together_their_cut(
 
 
 def test_a_part_that_was_changed_in_the_bucket_is_passed_over_by_every_rank(job: Any, server: Server) -> None:
-    """The size is right; rank 0 does not download rank 1's part, and knows it by the checksum
-    that the service has."""
+    """The part still has the right size. Rank 0 does not download rank 1's part; it notices the change
+    by the checksum that S3 keeps."""
     n = job.write(20_000)
     job.up("--model", "replicated")
     job.apply()
@@ -199,12 +199,14 @@ def test_a_part_that_was_changed_in_the_bucket_is_passed_over_by_every_rank(job:
         assert "its checksum is" in out, out
 
 
-def test_what_killed_ranks_left_in_memory_goes_to_the_bucket_with_all_parts(job: Any, server: Server) -> None:
-    """`headrace run` writes it before it starts them again."""
+def test_a_checkpoint_that_killed_ranks_left_in_memory_goes_to_the_bucket_with_all_parts(
+    job: Any, server: Server
+) -> None:
+    """`headrace run` writes it to the bucket before it starts the ranks again."""
     n = job.write(20_000)
     (job.folder / "rows.yaml").write_text(job.spec("rows"))
     program = job.folder / "train.py"
-    # In its second life nobody dies.
+    # No rank is killed in the second life.
     program.write_text(TRAINER.replace('["die"]', '["die"] and os.environ["HEADRACE_ATTEMPT"] == "0"').replace(
         "cfg['sync']}-", "cfg['sync']}-{os.environ['HEADRACE_ATTEMPT']}-"
     ))  # fmt: skip
@@ -238,7 +240,7 @@ def test_a_shared_model_is_saved_exactly_in_a_bucket_also_after_its_saver_was_ki
 
 
 def exact(job: Any, server: Server, rows: int) -> list[manifest.Manifest]:
-    """Each checkpoint of a shared model holds its cut and nothing else."""
+    """Checks that each checkpoint of a shared model holds exactly its cut."""
     found = copied(job, server)
     for m in found:
         assert manifest.verify(m) is None
@@ -261,7 +263,7 @@ def test_a_lost_shared_model_goes_back_to_the_bucket_and_gets_exactly_the_rest(
             step = stream.step()
             if count % 10 == 0 and count < 40:
                 ck.save(step, lambda: {"seen": seen}).wait(60)
-                seen[:1] += 7  # a tear would show this
+                seen[:1] += 7  # a torn copy would have it
                 seen[:1] -= 7
     assert [m.step for m in exact(job, server, n)] == [30, 20], "keep=2"
     assert len([k for k in keys(job, server) if k != "headrace-memory-id"]) == 4, keys(job, server)

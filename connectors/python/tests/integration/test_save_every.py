@@ -1,5 +1,5 @@
-"""save_every() with real processes that are killed between saves, and inside of them: each
-record is in the model once, and the last step is saved once."""
+"""save_every() with real processes that are killed between saves and during saves. Each record is in
+the model once, and the last step is saved once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_kill_inside_the_last_save_leaves_it_whole_or_not_there(job: Any, mode
     assert steps_of(job) == [7, 14, 21, 28, 35] + [40] * whole
     out = ended(job) if not whole else job.trainer(TRAINER, **settings(job)).ended()
     assert f"restored {40 if whole else 35} storage" in out, out + job.logs()
-    assert "begun\n" in out, out  # the last step alone is saved, unless it is there
+    assert "begun\n" in out, out  # no save before the end: only the last step is saved, unless it is there
     assert steps_of(job) == [7, 14, 21, 28, 35, 40]
     assert checked(job, ROWS) == 6
 
@@ -130,7 +130,7 @@ def test_a_step_that_came_back_from_memory_is_saved_to_storage_at_once(
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_all_ranks_of_a_group_save_the_same_steps(job: Any, rng: random.Random, sharded: bool) -> None:
-    """Two ranks; one of them is killed, the group starts again, and each record is in one of the two sums."""
+    """One of two ranks is killed, and the group starts again. Each record is in one of the two sums."""
     job.write(ROWS)
     script, spec = job.folder / "train.py", job.folder / "rows.yaml"
     script.write_text(TRAINER.replace('cfg.get("stop")', 'cfg.get("stop") and os.environ["HEADRACE_ATTEMPT"] == "0"'))
@@ -144,8 +144,8 @@ def test_all_ranks_of_a_group_save_the_same_steps(job: Any, rng: random.Random, 
     assert len(ends) == 2, done.stdout
     steps = {int(step) for step in re.findall(r"end (\d+)", done.stdout)}
     assert steps == {max(steps_of(job))}
-    assert sorted(set(steps_of(job))) == steps_of(job)  # none is there twice
-    if sharded:  # each rank's part is its own
+    assert sorted(set(steps_of(job))) == steps_of(job)  # no step is there twice
+    if sharded:  # each rank has counted only its own records
         assert np.array_equal(sum(ends), np.ones(ROWS)), done.stdout
 
 

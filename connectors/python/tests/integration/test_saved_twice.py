@@ -1,4 +1,4 @@
-"""One step that is saved twice."""
+"""Saving one step twice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_step_that_is_saved_twice_has_a_whole_checkpoint_at_every_point(job: A
     cfg = {"rows": n, "dir": str(job.folder / "ckpt"), "sharded": model == "sharded"}
     trainer = job.trainer(TWICE, TRAINER=json.dumps({**cfg, "die": die}))
     out = trainer.ended()
-    once = model == "sharded" and die not in ("captured", "frozen")  # it is there: its parts are not written again
+    once = model == "sharded" and die not in ("captured", "frozen")  # its parts are there, and not written again
     assert trainer.process.returncode == (0 if once else -signal.SIGKILL), out + job.logs()
     assert checked(job, n) > 0
     out = job.trainer(TWICE, TRAINER=json.dumps(cfg)).ended()

@@ -1,5 +1,5 @@
-"""Lists of a fixed length reach a trainer as matrices: the example of docs/DATASETS.md, with a
-master and an agent that are killed."""
+"""Lists of a fixed length reach a trainer as matrices, through a kill of master and agent: the example
+of docs/DATASETS.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A whole job with a shared model dies and is started again at once: its dead are in
-nobody's way."""
+"""A whole job with a shared model is killed and started again at once. The processes that were killed
+do not delay or prevent the restore."""
 
 from __future__ import annotations
 

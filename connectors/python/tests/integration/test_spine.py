@@ -1,4 +1,4 @@
-"""The package against the real agent and master: every record, whatever dies."""
+"""The package against the real agent and master: every record comes, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_ids(dataset: str = "rows", rows: int = 100) -> list[int]:
 def test_every_record_comes_once_with_the_values_of_its_line(
     job: Any, shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether frames come in shared memory or over the socket; these are large enough for either."""
+    """Frames come in shared memory, or over the socket. They are large enough for either way."""
     monkeypatch.setenv("HEADRACE_SHARED_FRAMES", shared)
     n = job.write(40_000)
     job.up()
@@ -154,7 +154,7 @@ def test_columns_are_chosen_and_wrong_names_are_told(job: Any) -> None:
         headrace.dataset("rows").batches(10, columns=["nope"])
     with pytest.raises(headrace.DatasetError, match=r"nothing.*rows|rows.*nothing") as told:
         headrace.dataset("nothing").batches(10)
-    assert str(told.value).count("there is") == 1  # the hint of a message that holds it already
+    assert str(told.value).count("there is") == 1  # the message has the hint already, so it comes once
 
 
 TRAINER = """
@@ -172,7 +172,7 @@ print("end", flush=True)
 
 
 def applied(out: str) -> list[int]:
-    """The records that a trainer's output says are in the model."""
+    """The ids of the records that are in the model, from a trainer's output."""
     ids: list[int] = []
     got: list[int] = []
     for line in out.splitlines():
@@ -185,7 +185,7 @@ def applied(out: str) -> list[int]:
 
 
 def whole(ids: list[int], n: int) -> bool:
-    """Every record once. Prints the runs of records that came another number of times."""
+    """Whether every record came once. Prints the runs of records that did not."""
     counts = Counter(ids)
     odd = [i for i in range(n) if counts[i] != 1]
     for i in odd:
@@ -202,7 +202,7 @@ def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
     victim = job.trainer(TRAINER, RANK="0", WORLD_SIZE="2", PAUSE="0.01", HOLD="21")
     victim.printed(20)
     other = job.trainer(TRAINER, RANK="1", WORLD_SIZE="2", PAUSE="0.002")
-    victim.printed(41)  # it has one in hand, without which nobody sees the end
+    victim.printed(41)  # it has a batch in hand, so the other trainer cannot reach the end of the data
     other.printed(2)
     victim.process.kill()
     first, out = applied(victim.ended()), other.ended()
@@ -210,8 +210,8 @@ def test_a_killed_trainers_rows_go_to_another(job: Any) -> None:
     second = applied(out)
     counts = Counter(first + second)
     assert set(counts) == set(range(n))
-    # At most the yielded, unstepped batch of the killed trainer may come again
-    # (one that it had stepped, too, when its word did not leave the process).
+    # Only the yielded, unstepped batch of the killed trainer may come again, and a stepped one whose
+    # step had not left the process.
     assert sum(c - 1 for c in counts.values()) <= 100
 
 

@@ -1,4 +1,4 @@
-"""Processes that begin again without a checkpoint, and one that comes without its group."""
+"""Processes that start over without a checkpoint, and one that comes back without its group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_process_that_starts_over_gets_everything(
     assert sorted(ids) == list(range(n))
 
 
-def test_what_a_process_says_goes_before_what_its_dataset_says(
+def test_the_resume_of_a_process_overrides_that_of_its_dataset(
     job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = job.write(1000)
@@ -60,14 +60,14 @@ def test_what_a_process_says_goes_before_what_its_dataset_says(
 
 
 @pytest.mark.parametrize(("resume", "wrong"), [("acked", "ends with its processes"), ("never", "resume")])
-def test_a_resume_that_can_not_be_is_refused_when_its_dataset_is_applied(job: Any, resume: str, wrong: str) -> None:
+def test_an_impossible_resume_is_refused_when_its_dataset_is_applied(job: Any, resume: str, wrong: str) -> None:
     job.write(10)
     job.up("--model", "replicated")
     with pytest.raises(Exception, match=wrong):
         job.apply(more=f"resume: {resume}\n")
 
 
-# One rank of a group that is started by hand: no launcher ends it when another rank dies.
+# One rank of a group that is started by hand, so no launcher ends it when another rank dies.
 BY_HAND = """
 import headrace, numpy as np, os, time
 
@@ -103,11 +103,12 @@ def test_a_rank_that_comes_alone_is_told_to_restart_with_the_others(job: Any) ->
 
     first = [start(0), start(1)]
     for rank in first:
-        rank.printed(2)  # it has saved
+        rank.printed(2)  # by now it has saved
     first[1].process.kill()
     out = first[0].ended()
-    assert "fenced: this process is not of the group any more: " in out  # by the loss, or by a refused ack
-    alone = start(1)  # and rank 0 does not come
+    # It learns this from the loss of rank 1, or from a refused ack.
+    assert "fenced: this process is not of the group any more: " in out
+    alone = start(1)  # without rank 0
     says = (
         "rows: next() waits: it waits until all 2 ranks have joined and restored. Ranks that are started by hand "
         "restart together: end those that still run, then start all"

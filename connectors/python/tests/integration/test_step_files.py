@@ -1,4 +1,4 @@
-"""What was stepped stays stepped, whichever processes of a node are killed (guarantee 5)."""
+"""Stepped batches stay stepped, whichever processes of a node are killed (guarantee 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent import poll
 ROWS = 6000
 STEPS = 40
 
-# Steps some batches one at a time, and stands there; or goes on to the end.
+# Steps some batches one at a time, then waits, or goes on to the end.
 TRAINER = """
 import os, signal, sys, headrace
 most, ends = int(os.environ.get("MOST", 1 << 30)), os.environ.get("ENDS")
@@ -35,7 +35,7 @@ headrace.shutdown()
 
 
 class Node:
-    """A master, and an agent that is a process of its own."""
+    """A master and an agent, each a process of its own."""
 
     def __init__(self, job: Any) -> None:
         self.job, self.folder, self.trainer, self.logs = job, job.folder, job.trainer, job.logs
@@ -88,7 +88,7 @@ def node(job: Any) -> Node:
 
 
 def applied(*trainers: Any) -> Counter[int]:
-    """How often each record was stepped, by what they printed."""
+    """How often each record was stepped, from what the trainers printed."""
     return Counter(
         int(n) for t in trainers for line in t.log.read_text().splitlines() if line[:1].isdigit() for n in line.split()
     )
@@ -97,8 +97,8 @@ def applied(*trainers: Any) -> Counter[int]:
 def once(node: Node, *trainers: Any) -> None:
     got = applied(*trainers)
     repeated = {k: n for k, n in got.items() if n > 1}
-    assert not repeated, f"{len(repeated)} again:{node.logs()}"
-    assert len(got) == ROWS, f"{ROWS - len(got)} never:{node.logs()}"
+    assert not repeated, f"{len(repeated)} records came again:{node.logs()}"
+    assert len(got) == ROWS, f"{ROWS - len(got)} records never came:{node.logs()}"
 
 
 def test_steps_that_the_master_did_not_hear_outlive_trainer_and_agent(node: Node) -> None:

@@ -1,5 +1,5 @@
-"""What a step means (docs/CUTS.md, Steps), row by row: the cut at it names exactly the
-records that it says, and after a restore exactly the others come."""
+"""The rows of the table in docs/CUTS.md, Steps: a cut at a step names exactly the records that the
+table says, and after a restore exactly the others come."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_cut(job: Any, path: str) -> list[int]:
 
 
 def rest(tmp_path: Path, **more: Any) -> list[int]:
-    """What a new process gets once it has restored."""
+    """The ids that a new process gets after it has restored."""
     headrace.shutdown()
     ids: list[int] = []
     with headrace.dataset("rows").batches(50, **more) as stream:
@@ -47,7 +47,7 @@ def test_several_batches_of_one_step_are_in_its_cut_together(job: Any, ck: Any, 
     stream, saver = ck
     first = [i for _ in range(3) for i in next(stream)["id"].tolist()]
     stream.step(1, batches=3)
-    held = next(stream), next(stream)  # the next step's, not all there
+    held = next(stream), next(stream)  # batches of the next step, which is not stepped yet
     path = saver.save(1, {}).wait(60)
     assert in_cut(job, path) == sorted(first)
     stream.step(2, batches=2)
@@ -63,7 +63,7 @@ def test_a_skipped_step_has_used_its_batches_up(job: Any, ck: Any, tmp_path: Pat
     for step in range(1, 6):
         b = next(stream)
         used += b["id"].tolist()
-        if step != 3:  # its gradient had overflowed
+        if step != 3:  # the update of step 3 is skipped, as after an overflow of its gradient
             weights += b["id"].sum()
         stream.step(step)
     path = saver.save(5, {"w": weights}).wait(60)
@@ -81,7 +81,7 @@ def test_a_batch_over_several_shards_is_in_the_cut_whole(job: Any, ck: Any, tmp_
         over += len(b.ranges) > 1
         used += b["id"].tolist()
         stream.step(step)
-    assert over > 0, "no batch lay over two shards"
+    assert over > 0, "no batch spans two shards, so this test has tested nothing"
     assert in_cut(job, saver.save(7, {}).wait(60)) == sorted(used)
     assert sorted(rest(tmp_path)) == sorted(set(range(job.rows)) - set(used))
 
@@ -89,7 +89,7 @@ def test_a_batch_over_several_shards_is_in_the_cut_whole(job: Any, ck: Any, tmp_
 def test_what_holds_no_record_rides_with_the_record_before_it(job: Any, tmp_path: Path) -> None:
     lines = [job.line(i) + "\n" * (i % 3) for i in range(400)]
     job.data.joinpath("day_0.tsv").write_text("".join(lines) + "\n" * 500)
-    job.data.joinpath("day_1.tsv").write_text("\n" * 300)  # no record at all
+    job.data.joinpath("day_1.tsv").write_text("\n" * 300)  # a file without a record
     job.up("--model", "replicated")
     job.apply()
     used: list[int] = []
@@ -103,7 +103,7 @@ def test_what_holds_no_record_rides_with_the_record_before_it(job: Any, tmp_path
         last = manifest.load(f"{saver.save(step, {}).wait(60)}/{manifest.FILE_NAME}").cut
     assert used == list(range(400))
     (partition,) = last["datasets"][0]["partitions"]
-    assert partition["done"] == 1  # nothing of it is left
+    assert partition["done"] == 1  # its pass is finished
     assert partition["done_units"]["acked"] == sum(f.stat().st_size for f in job.data.iterdir())
     assert partition["done_records"]["rows"] == 400
     assert rest(tmp_path) == []
@@ -119,13 +119,13 @@ def test_what_is_read_without_steps_is_in_every_cut(job: Any, tmp_path: Path) ->
         ids = [i for b in stream for i in b["id"].tolist()]
         assert sorted(ids) == list(range(n))
         with headrace.dataset("rows").batches(50) as other:
-            assert next(other, None) is None  # all are acked
+            assert next(other, None) is None  # the untracked stream has acked all records
             path = ck.save(other.step(batches=0), {}).wait(60)
     assert in_cut(job, path) == list(range(n))
 
 
-# Rank 1 of 2. It opens its stream when it is told what to do first, by when rank 0 has
-# all batches in hand: there is nothing for it to take.
+# Rank 1 of 2. It opens its stream at its first command. Rank 0 has all batches in hand by then, so
+# rank 1 can take none.
 OTHER = """
 import headrace, sys
 
@@ -144,8 +144,8 @@ while line := sys.stdin.readline().split():
 
 @pytest.fixture
 def pair(job: Any, tmp_path: Path) -> Iterator[Any]:
-    """Two ranks of a replicated model: this process, which has taken both batches that
-    there are, and one that does as it is told."""
+    """Two ranks of a replicated model: this process, which has taken the only two batches, and another
+    one, which follows the test's commands."""
     job.rows = job.write(100)
     job.up("--model", "replicated")
     job.apply()
@@ -176,7 +176,7 @@ def test_a_cut_waits_for_an_idle_rank_to_say_the_step(job: Any, pair: Any) -> No
     tell("idle 3")
     assert in_cut(job, saved.wait(60)) == sorted(first)
     saved = ck.save(stream.step(4, batches=1), {})
-    tell("idle 6")  # a step above says it of those below
+    tell("idle 6")  # reporting step 6 also reports the steps below it
     assert in_cut(job, saved.wait(60)) == sorted(first + second)
 
 

@@ -1,4 +1,5 @@
-"""What a lost node costs is bounded: next() waits while steps are unanswered for too long (guarantee 5)."""
+"""The loss of a node costs a bounded number of steps, because next() waits while steps are unanswered
+for too long (guarantee 5)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ for n, batch in enumerate(stream):
     if n == 0:
         sys.stdin.readline()
     if n < 100:
-        time.sleep(0.1)  # what lies here already lasts for longer than the bound
+        time.sleep(0.1)  # batches that are here already last longer than the bound
 headrace.shutdown()
 """
 
@@ -37,7 +38,7 @@ def test_next_waits_while_the_master_answers_no_step_and_goes_on_behind_it(node:
     trainer.process.stdin.close()
     poll(lambda: "next() waits, because steps have been unanswered" in trainer.log.read_text(), 60)
     said = len(applied(trainer))
-    time.sleep(0.5)  # five batches, if it went on
+    time.sleep(0.5)  # a trainer that does not wait would step five batches
     assert len(applied(trainer)) == said, trainer.log.read_text()
     node.master.send_signal(signal.SIGCONT)
     log = trainer.ended()

@@ -1,5 +1,5 @@
-"""The fsync behind a manifest's rename fails: the save says so and nothing is bound, but
-the checkpoint is there, and whoever finds it whole goes back to it."""
+"""The fsync after the rename of a manifest fails. The save reports that and binds nothing. But the
+checkpoint is there, and a restore that finds it whole takes it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_checkpoint_whose_folder_could_not_be_synced_is_gone_back_to(job: Any,
     assert checked(job, n) == 3
 
 
-def test_the_next_save_stands_for_it_and_retention_removes_it(job: Any) -> None:
+def test_the_next_save_takes_its_place_and_retention_removes_it(job: Any) -> None:
     n = job.write(2000)
     job.up("--model", "replicated")
     job.apply()
