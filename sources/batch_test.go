@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A batch that held rows of columns is filled by a source of records next: after a backfill,
-// both use the same batches. What is left of the columns would be taken for its rows.
+// A batch that held rows of columns is next filled by a source of records, because after a backfill both
+// use the same batches. If columns were left in it, they would count as its rows.
 func TestABatchThatIsUsedAgainHasNoColumns(t *testing.T) {
 	b := sources.Batch{Arena: []byte("a"), Recs: make([]sources.Record, 1), Columns: make([]sources.Column, 2), FirstRow: 1, Rows: 2, End: 3}
 	b.Reset()
@@ -16,7 +16,7 @@ func TestABatchThatIsUsedAgainHasNoColumns(t *testing.T) {
 	}
 }
 
-// Rows of columns have no Recs; they are records all the same, and the last one reaches the end.
+// Rows of columns have no Recs, but they are records, and the last one reaches the end of the range.
 func TestRowsOfColumnsAreRecords(t *testing.T) {
 	rows := sources.Batch{Columns: make([]sources.Column, 1), FirstRow: 7, Rows: 3, End: 20}
 	recs := sources.Batch{Recs: []sources.Record{{Offset: 7, Next: 8}, {Offset: 8, Next: 9}, {Offset: 9, Next: 20}}, End: 20}
@@ -38,7 +38,7 @@ func TestRowsOfColumnsAreRecords(t *testing.T) {
 func TestAnEntryIsTheSameInHoweverManyBits(t *testing.T) {
 	long, short := sources.Column{Entries: []uint32{5, 1 << 16}}, sources.Column{Short: []uint16{5, 1<<16 - 1}}
 	if long.Entry(0) != 5 || short.Entry(0) != 5 || long.Entry(1) != 1<<16 || short.Entry(1) != sources.ShortEntries-1 {
-		t.Error("an entry is another one")
+		t.Error("an entry of the dictionary has another value")
 	}
 	if short.Reset(); len(short.Short) != 0 {
 		t.Error("a column that was reset has entries")

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// together answers only when all of its partitions, or as many as are asked at once, have
-// been asked for.
+// together is a source that answers only when it has been asked for all its partitions, or for as many as
+// may be asked for at once.
 type together struct {
 	Source
 	asked chan PartitionID

@@ -31,13 +31,13 @@ func TestAPartitionIsFoundByListingAgain(t *testing.T) {
 		}
 	}
 	if _, err := l.Find(t.Context(), "c", list, "is unknown"); err == nil || err.Error() != "c is unknown" {
-		t.Errorf("a partition that is not there: %v", err)
+		t.Errorf("finding a partition that does not exist: %v", err)
 	}
 	if a, b := l.PartitionName("b"), l.PartitionName("c"); a != "clicks/1" || b != "c" {
 		t.Errorf("names %q and %q", a, b)
 	}
 	if l.Joined([]sources.PartitionID{"b"}); !l.HasJoined("b") || l.HasJoined("c") {
-		t.Error("joined is not what was said")
+		t.Error("only b has joined, but HasJoined says otherwise")
 	}
 	if err := l.Usable(t.Context()); err != nil {
 		t.Error(err)
@@ -47,15 +47,15 @@ func TestAPartitionIsFoundByListingAgain(t *testing.T) {
 	}
 }
 
-// To list hundreds of partitions may take hundreds of requests: those who look for one of them
-// at the same time list once.
+// Listing hundreds of partitions may take hundreds of requests. Callers that look for a partition at the
+// same time share one listing.
 func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l List[queue]
 		lists := 0
 		list := func(context.Context) ([]sources.PartitionID, error) {
 			lists++
-			time.Sleep(time.Second) // of the test's own clock
+			time.Sleep(time.Second) // on the clock of synctest
 			l.Put("b", "1")
 			return nil, nil
 		}
@@ -67,7 +67,7 @@ func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // one of them lists
+		synctest.Wait() // until one of them lists
 		gone, cancel := context.WithCancel(t.Context())
 		all.Go(func() {
 			if _, err := l.Find(gone, "b", list, "is unknown"); !errors.Is(err, context.Canceled) {
@@ -83,8 +83,8 @@ func TestPartitionsThatAreFoundAtOnceAreListedOnce(t *testing.T) {
 	})
 }
 
-// A source that does not answer is not asked once by each who waits. Only if the one who asked
-// has gone, the next one asks.
+// If a source does not answer, one failed listing fails for all callers that wait for it. If the caller
+// that lists has given up, the next one lists.
 func TestAListingThatFailsFailsForAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l List[queue]
@@ -93,7 +93,7 @@ func TestAListingThatFailsFailsForAllWhoWaitForIt(t *testing.T) {
 		list := func(ctx context.Context) ([]sources.PartitionID, error) {
 			lists++
 			select {
-			case <-time.After(time.Second): // of the test's own clock
+			case <-time.After(time.Second): // on the clock of synctest
 				return nil, away
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -106,7 +106,7 @@ func TestAListingThatFailsFailsForAllWhoWaitForIt(t *testing.T) {
 				t.Errorf("a caller that has gone got %v", err)
 			}
 		})
-		synctest.Wait() // it lists
+		synctest.Wait() // until it lists
 		for range 8 {
 			all.Go(func() {
 				if _, err := l.Find(t.Context(), "b", list, "is unknown"); !errors.Is(err, away) {
@@ -135,7 +135,7 @@ func TestTheFirstOfAPartitionsNamesCounts(t *testing.T) {
 		t.Error(at, given)
 	}
 	if _, given := e.Of("views/4", "4"); given {
-		t.Error("a place that nobody gave")
+		t.Error("a place was found, but none was given")
 	}
 	if _, err := EndOf[int64]("kafka", "soon", nil); err == nil {
 		t.Error("soon is no end")
@@ -162,14 +162,14 @@ func TestLongerCountsFromItsFirstCall(t *testing.T) {
 func TestSparesAreKeptUpToTheirCapacity(t *testing.T) {
 	s := make(Spares, 1)
 	s.Keep(make([]byte, 3, 10))
-	s.Keep(make([]byte, 3, 20)) // dropped
+	s.Keep(make([]byte, 3, 20)) // too much: it is dropped
 	if a, b := s.Take(), s.Take(); cap(a) != 10 || len(a) != 0 || b != nil {
 		t.Errorf("kept %d bytes, then %v", cap(a), b)
 	}
 }
 
-// An end that was found once stays. Of two calls that look for it at the same time, the first one
-// counts. A sealed segment without a record is none; a live one is.
+// An end that was found once stays. If two calls look for it at the same time, the first result counts. A
+// sealed segment without a record is not listed; a live one is.
 func TestWhereAPartitionEndsIsFoundOnce(t *testing.T) {
 	var s Segments
 	looks := 0
@@ -183,7 +183,7 @@ func TestWhereAPartitionEndsIsFoundOnce(t *testing.T) {
 	}
 	s.Put("p", sources.Segment{ID: 0, End: 10, Sealed: true})
 	if some, err := s.After("p", -1, 1, end(sources.Segment{})); err != nil || len(some) != 1 || looks != 0 {
-		t.Errorf("%v, %v after %d looks: one is known", some, err, looks)
+		t.Errorf("with an end already known: %v, %v after %d looks", some, err, looks)
 	}
 	for range 2 {
 		some, err := s.After("p", 0, 5, end(sources.Segment{ID: 1, Start: 10, End: 30, Sealed: true}))

@@ -80,7 +80,7 @@ func BenchmarkListAHundredThousandFiles(b *testing.B) {
 	}
 }
 
-// A shard in the middle of a file of 100 GB.
+// BenchmarkOpenInTheMiddle opens a shard in the middle of a file of 100 GB.
 func BenchmarkOpenInTheMiddle(b *testing.B) {
 	dir := b.TempDir()
 	middle := sparse(b, dir, 100<<30)
@@ -123,8 +123,8 @@ func sparse(t testing.TB, dir string, size int64) int64 {
 	return middle
 }
 
-// What a shuffled pass does: pieces of 256 KiB anywhere. The first two seconds
-// of a file's life each of them hashes its ends.
+// BenchmarkShuffledPieces reads pieces of 256 KiB at random places, as a shuffled pass does. While a
+// file is less than two seconds old, each of them also hashes the ends of the file.
 func BenchmarkShuffledPieces(b *testing.B) {
 	const piece = 256 << 10
 	s := benchSource(b, Framing{Kind: Lines}, strings.Repeat("x", 99)+"\n")

@@ -36,11 +36,11 @@ type memory struct {
 	all   map[string]storage.Object
 	data  map[string][]byte
 	asked atomic.Int64
-	pages atomic.Int64 // requests for names
-	limit int64        // of one request, in bytes; the largest that was seen
+	pages atomic.Int64 // how many requests for names came
+	limit int64        // the largest read that was asked for, in bytes
 
-	meanwhile func(key string)       // is called in a deletion, before the tag is compared
-	refuses   func(key string) error // why an object is not deleted
+	meanwhile func(key string)       // called during a deletion, before the tag is compared
+	refuses   func(key string) error // says why an object is not deleted
 }
 
 func newMemory() *memory {
@@ -87,7 +87,7 @@ func (m *memory) ReadAt(ctx context.Context, key, tag string, p []byte, offset i
 	m.asked.Add(1)
 	m.limit = max(m.limit, int64(len(p)))
 	if copy(p, m.data[key][offset:]) < len(p) {
-		return errors.New("it asks for more than there is")
+		return errors.New("the read goes beyond the end of the object")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func opener(b storage.Objects) func(string, string, []string) (storage.Objects, 
 	return func(string, string, []string) (storage.Objects, error) { return b, nil }
 }
 
-// inBucket is a place of the conformance suite: what the folder would hold is in a bucket.
+// inBucket is a place of the conformance suite: it puts the files of a folder into a bucket.
 type inBucket struct {
 	*folder
 	bucket writable
@@ -169,7 +169,7 @@ func (b *inBucket) Open(t testing.TB, known []sources.Segment) sources.Source {
 	return s
 }
 
-// inBuckets is a harness whose places lie in buckets.
+// inBuckets is a harness whose places are buckets.
 func inBuckets(h sourcetest.Harness, bucket func(testing.TB) writable) sourcetest.Harness {
 	local := h.New
 	h.New = func(t testing.TB) sourcetest.Place { return &inBucket{folder: local(t).(*folder), bucket: bucket(t)} }
@@ -230,7 +230,7 @@ func TestPathsNameTheSameObjectsAsFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.put(t, "a/", nil) // the mark of a folder
+	m.put(t, "a/", nil) // the object that some tools make for a folder
 	for _, paths := range [][]string{
 		{"."}, {"a"}, {"a/b"}, {"*.csv"}, {"**/*.csv"}, {"a/*"}, {"a/**"}, {"**/b"}, {"b.csv", "a/1.csv"}, {"a[1].csv"}, {"?.csv", "**/c"},
 		{"a/_tmp"}, {"a/.hid/*"}, {"a/*/*.csv"}, {"c d"}, {"a/1.csv", "a", "."}, {"**/*.tsv", "**/7*"}, {"_SUCCESS"}, {"nothing"}, {"*.nothing", "a"},
@@ -239,7 +239,7 @@ func TestPathsNameTheSameObjectsAsFiles(t *testing.T) {
 		want, wantErr := namesOf(t, local)
 		got, err := namesOf(t, remote(t, m, paths...))
 		if fmt.Sprint(got) != fmt.Sprint(want) || (err == nil) != (wantErr == nil) {
-			t.Errorf("%q: %v, %v; on this machine %v, %v", paths, got, err, want, wantErr)
+			t.Errorf("paths %q in a bucket: %v, %v; in a folder of this machine %v, %v", paths, got, err, want, wantErr)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func namesOf(t *testing.T, s *Source) (names []string, err error) {
 	return names, nil
 }
 
-// endless has so many objects, a line each, that exist only while they are asked for.
+// endless is a bucket of so many objects. Each has one line, and is made when it is asked for.
 type endless struct {
 	memory
 	objects, pages int
@@ -286,7 +286,7 @@ func (e *endless) Page(_ context.Context, _, after string) ([]storage.Object, er
 	return page, nil
 }
 
-// The names of a bucket are not kept. What is listed is: the next test.
+// The names of a bucket are not kept in memory. Listed objects are: see the next test.
 func TestTheNamesOfAMillionObjectsTakeTheMemoryOfAPage(t *testing.T) {
 	e := &endless{objects: 1_000_000}
 	s := remote(t, e)
@@ -299,7 +299,7 @@ func TestTheNamesOfAMillionObjectsTakeTheMemoryOfAPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		names += len(s.list.files)
-		s.list.next = len(s.list.files) // as if they were listed
+		s.list.next = len(s.list.files) // as if all were listed
 		more, err := s.moreNames(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -370,7 +370,7 @@ func TestAnObjectThatIsReplacedWhileItIsReadIsNamed(t *testing.T) {
 	m.put(t, "f", []byte(strings.Repeat(strings.ToUpper(line), 40<<20/100)))
 	for err == nil {
 		if err = c.Next(t.Context(), &b); err == nil && bytes.Contains(b.Arena, []byte("X")) {
-			t.Fatal("bytes of the other object were given")
+			t.Fatal("a read gave bytes of the new object")
 		}
 	}
 	changed, ok := errors.AsType[*sources.Changed](err)
@@ -404,7 +404,7 @@ func TestObjectsAreReadInFewLargeRequests(t *testing.T) {
 		got = append(got, p[:n]...)
 	}
 	if !bytes.Equal(got, content) {
-		t.Fatal("other bytes than were put")
+		t.Fatal("the bytes read differ from those that were put")
 	}
 	if n := m.asked.Load(); n > 12 || m.limit > mostAtOnce*blockBytes {
 		t.Errorf("%d requests of at most %d bytes for 64 MiB", n, m.limit)
@@ -412,7 +412,7 @@ func TestObjectsAreReadInFewLargeRequests(t *testing.T) {
 	if n := len(s.bucket.ahead.blocks); n > keptBlocks {
 		t.Errorf("%d blocks are kept", n)
 	}
-	for range 2000 { // at random, over one another
+	for range 2000 { // overlapping reads at random places
 		off := int64(rng.Uint64() % uint64(len(content)))
 		p := p[:min(len(p), len(content)-int(off))]
 		if _, err := f.ReadAt(p, off); err != nil || !bytes.Equal(p, content[off:][:len(p)]) {
@@ -449,7 +449,7 @@ func TestAReaderThatGivesUpDoesNotWaitForTheBucket(t *testing.T) {
 	if err := c.Next(ctx, &sources.Batch{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if err := errors.Join(c.Close(), s.Close()); err != nil { // ends the request that hangs
+	if err := errors.Join(c.Close(), s.Close()); err != nil { // ends the hanging request
 		t.Error(err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// packBzip2 writes a stream of blocks, each of some content, as the bzip2 program does, but
-// without a good choice of Huffman codes. There is no other encoder in Go.
+// packBzip2 writes the contents as a stream with a block for each. Its form is that of the bzip2
+// program, but it does not choose good Huffman codes. Go has no other encoder.
 func packBzip2(level byte, blocks ...[]byte) []byte {
 	w := &bitWriter{bytes: []byte{'B', 'Z', 'h', level}}
 	sum := uint32(0)
@@ -26,7 +26,7 @@ func packBzip2(level byte, blocks ...[]byte) []byte {
 
 type bitWriter struct {
 	bytes []byte
-	free  int // bits of the last byte
+	free  int // free bits in the last byte
 }
 
 func (w *bitWriter) put(v uint64, n int) {
@@ -50,7 +50,7 @@ func bzip2CRC(content []byte) uint32 {
 	return ^sum
 }
 
-// runs replaces runs of four and more by four and a count.
+// runs replaces each run of four or more equal bytes by four of them and a count.
 func runs(content []byte) (out []byte) {
 	for i := 0; i < len(content); {
 		n := 1
@@ -68,14 +68,14 @@ func runs(content []byte) (out []byte) {
 	return out
 }
 
-// rotations gives the last column of the sorted rotations, and where the first one is.
+// rotations returns the last column of the sorted rotations, and the place of the unrotated text.
 func rotations(text []byte) (last []byte, first int) {
 	n := len(text)
 	rank, order := make([]int, n), make([]int, n)
 	for i, c := range text {
 		rank[i], order[i] = int(c), i
 	}
-	for ordered := 1; ordered < 2*n; ordered *= 2 { // rank is that of so many first bytes
+	for ordered := 1; ordered < 2*n; ordered *= 2 { // ranks order rotations by their first `ordered` bytes
 		compare := func(a, b int) int {
 			return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(rank[(a+ordered)%n], rank[(b+ordered)%n]))
 		}
@@ -147,13 +147,13 @@ func (w *bitWriter) block(content []byte, crc uint32) {
 	}
 	flush()
 	symbols = append(symbols, n-1)
-	w.put(2, 3) // two codes, of which one is used
+	w.put(2, 3) // two code tables, of which only one is used
 	selectors := (len(symbols) + 49) / 50
 	w.put(uint64(selectors), 15)
 	for range selectors {
 		w.put(0, 1)
 	}
-	// A complete code: the first symbols have short ones.
+	// A complete Huffman code, in which the first symbols have the shorter codes.
 	short := bits.Len(uint(n)) - 1
 	long := 2 * (n - 1<<short)
 	for range 2 {

@@ -21,14 +21,14 @@ func bzip2Blocks(rng *rand.Rand, content []byte, most int) (blocks [][]byte) {
 	return blocks
 }
 
-// everyPoint takes all points.
+// everyPoint notes every restart point.
 type everyPoint struct{ all []point }
 
 func (e *everyPoint) wanted(int64) bool { return true }
 func (e *everyPoint) distance() int64   { return 1 }
 func (e *everyPoint) note(p *point)     { e.all = append(e.all, *p) }
 
-// contents are of several kinds: text, noise, runs, and what looks like a block's mark.
+// bzip2Contents makes contents of several kinds: text, noise, runs, and bytes that look like the mark of a block.
 func bzip2Contents(rng *rand.Rand, size int) map[string][]byte {
 	noise := make([]byte, size)
 	for i := range noise {
@@ -43,17 +43,17 @@ func bzip2Contents(rng *rand.Rand, size int) map[string][]byte {
 	return map[string][]byte{"text": logLines(rng, size), "noise": noise, "marks": marks, "runs": long}
 }
 
-// Every block is found, and reading from each gives what the standard library gives.
+// Every block is found, and reading from each gives the same bytes as the standard library.
 func TestEveryBlockOfBzip2IsARestartPoint(t *testing.T) {
 	rng := rngOf(t)
 	for name, content := range bzip2Contents(rng, 60_000) {
 		for _, level := range []byte{'1', '9'} {
 			t.Run(fmt.Sprintf("%s %c", name, level), func(t *testing.T) {
 				var file []byte
-				var starts []int64 // of blocks
+				var starts []int64 // where blocks begin
 				out := int64(0)
 				rest := content
-				for len(rest) > 0 { // as pbzip2 writes it: several streams, some of them empty
+				for len(rest) > 0 { // several streams, some of them empty, as pbzip2 writes
 					n := min(len(rest), 1+rng.IntN(20_000))
 					blocks := bzip2Blocks(rng, rest[:n], 7000)
 					rest = rest[n:]
@@ -67,7 +67,7 @@ func TestEveryBlockOfBzip2IsARestartPoint(t *testing.T) {
 					}
 				}
 				if got := unpackAll(t, bzip2.NewReader(bytes.NewReader(file))); !bytes.Equal(got, content) {
-					t.Fatal("this test's own encoder is wrong")
+					t.Fatal("the standard library reads another content: this test's encoder is wrong")
 				}
 				found := &everyPoint{}
 				r, err := bzip2Codec.begin(bytes.NewReader(file), int64(len(file)), point{}, found)
@@ -97,7 +97,7 @@ func TestEveryBlockOfBzip2IsARestartPoint(t *testing.T) {
 	}
 }
 
-// The CRC of a stream is checked wherever reading begins in it.
+// The CRC of a stream is checked, wherever in it reading begins.
 func TestTheCRCOfABzip2StreamIsCheckedFromARestartPoint(t *testing.T) {
 	rng := rngOf(t)
 	blocks := bzip2Blocks(rng, logLines(rng, 30_000), 5000)
@@ -108,7 +108,7 @@ func TestTheCRCOfABzip2StreamIsCheckedFromARestartPoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	unpackAll(t, r)
-	// The last bits before the padding are the CRC's.
+	// The last bits before the padding are the CRC.
 	file[len(file)-2] ^= 1
 	for _, p := range append([]point{{}}, found.all...) {
 		r, err := bzip2Codec.begin(bytes.NewReader(file), int64(len(file)), p, noNotes{})
@@ -121,21 +121,21 @@ func TestTheCRCOfABzip2StreamIsCheckedFromARestartPoint(t *testing.T) {
 	}
 }
 
-// afterBlock looks for a mark at eight bits. If two could fit, a block's end was not known.
+// afterBlock tries the eight bits at which a mark may begin. If two marks could fit, the end of a block
+// would not be known.
 func TestMarksOfBzip2DoNotOverlap(t *testing.T) {
 	for _, a := range []uint64{blockMark, streamMark} {
 		for _, b := range []uint64{blockMark, streamMark} {
 			for shift := 1; shift < 8; shift++ {
 				if a&(1<<(48-shift)-1) == b>>shift {
-					t.Errorf("%x and %x may both stand, %d bits apart", a, b, shift)
+					t.Errorf("marks %x and %x can overlap, %d bits apart", a, b, shift)
 				}
 			}
 		}
 	}
 }
 
-// A file of the bzip2 program is listed once, and a reader of the same machine begins in
-// the middle.
+// A file is listed once, and then a reader on the same machine begins in its middle.
 func TestAReaderOfBzip2BeginsInTheMiddle(t *testing.T) {
 	rng := rngOf(t)
 	var blocks [][]byte
@@ -179,7 +179,7 @@ func TestAReaderOfBzip2BeginsInTheMiddle(t *testing.T) {
 		t.Fatalf("what was read differs: %v", err)
 	}
 	if p := u.points.before(at); at-p.Out > pointsEvery+1<<20 || !p.Inside {
-		t.Errorf("reading of %d begins at %d", at, p.Out)
+		t.Errorf("reading at %d begins at restart point %d", at, p.Out)
 	}
 	part, err := readRange(t, reads, segs[0], at, at+100_000)
 	if err != nil || len(part) == 0 {
@@ -187,7 +187,8 @@ func TestAReaderOfBzip2BeginsInTheMiddle(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are: what the standard library reads is read, and nothing else is.
+// FuzzBzip2AgainstTheStandardLibrary checks, for any bytes, that exactly what the standard library reads
+// is read.
 func FuzzBzip2AgainstTheStandardLibrary(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, content := range bzip2Contents(rng, 900) {

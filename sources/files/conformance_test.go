@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// folder is a place of the conformance suite: each Produce writes one file, or
-// for raw one file a record.
+// folder is a place of the conformance suite. Each Produce writes one file, or with raw framing a file
+// for each record.
 type folder struct {
 	dir       string
 	framing   Framing
@@ -49,7 +49,7 @@ func (f *folder) Produce(t testing.TB, records [][]byte) {
 			continue
 		}
 		b.Write(r)
-		if i < len(records)-1 || f.files%2 == 0 { // every other file has no line end at its end
+		if i < len(records)-1 || f.files%2 == 0 { // every other file ends without a line end
 			b.WriteString(f.lineEnd)
 		}
 		if !f.framing.EmptyLines && i%7 == 0 {
@@ -82,7 +82,7 @@ func (f *folder) Open(t testing.TB, known []sources.Segment) sources.Source {
 	return s
 }
 
-// tinyBlocks make every border of a block fall somewhere inside small files.
+// tinyBlocks are so small that borders of blocks fall at every kind of place, even in small files.
 var tinyBlocks = blocks{read: 64, records: 5, overrun: 8, segment: 1000, every: 150, scan: 100}
 
 func harness(framing Framing, lineEnd, preface, verify string, b blocks) sourcetest.Harness {
@@ -170,7 +170,7 @@ func TestRecordsOfOneSizeInTinyBlocksPassTheSuite(t *testing.T) {
 func fixedHarness(b blocks) sourcetest.Harness {
 	const size = 203
 	h := harness(Framing{Kind: Fixed, Size: size, EmptyLines: true}, "", "", "fast", b)
-	h.MaxRecord = 0 // a record is as large as the others
+	h.MaxRecord = 0 // all records have the same size, so none is over a limit
 	h.Encode = func(rng *rand.Rand, text []byte) []byte {
 		record := make([]byte, 0, size)
 		for range rng.IntN(size - len(text) + 1) {

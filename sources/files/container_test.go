@@ -15,7 +15,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// containerOf is an Avro file of longs, from first on, in blocks of so many.
+// containerOf is an Avro file of the longs first, first+1 and so on. blocks has the number of rows of each
+// block.
 func containerOf(first int64, blocks ...int) []byte {
 	sized := func(b []byte, text string) []byte {
 		return append(binary.AppendVarint(b, int64(len(text))), text...)
@@ -46,7 +47,7 @@ func openContainers(t *testing.T, dir string, known []sources.Segment) *Source {
 	return s
 }
 
-// longsOf reads a range from begin on; it checks that positions follow each other.
+// longsOf reads the rest of a range from begin on, and checks that positions follow each other.
 func longsOf(t *testing.T, s *Source, g sources.Segment, from, to, begin int64) (all []int64, err error) {
 	t.Helper()
 	cur, err := s.Open(t.Context(), sources.Range{Partition: s.partition, Segment: g.ID, Start: from, End: to}, sources.Position{Segment: g.ID, Offset: begin}, g.Locator)
@@ -63,7 +64,7 @@ func longsOf(t *testing.T, s *Source, g sources.Segment, from, to, begin int64) 
 		err := cur.Next(t.Context(), &b)
 		if err == io.EOF {
 			if at != to {
-				return all, errors.New("the last record does not reach the range's end")
+				return all, errors.New("the last record does not reach the end of the range")
 			}
 			return all, nil
 		}
@@ -131,7 +132,7 @@ func TestHoweverRowsOfAvroFilesAreSplitTheyAreTheSame(t *testing.T) {
 				}
 				for _, id := range ids {
 					if id != next {
-						t.Fatalf("row %d comes where %d should", id, next)
+						t.Fatalf("read row %d, want row %d", id, next)
 					}
 					next++
 				}
@@ -148,7 +149,7 @@ func TestHoweverRowsOfAvroFilesAreSplitTheyAreTheSame(t *testing.T) {
 	}
 }
 
-// sameOf are n blocks of so many rows.
+// sameOf returns n blocks of `each` rows.
 func sameOf(n, each int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -157,7 +158,7 @@ func sameOf(n, each int) []int {
 	return all
 }
 
-// A large file has several segments, and a master that starts again goes on after those it has.
+// A large file has several segments. A master that is started again goes on after the segments that it has.
 func TestALargeAvroFileHasSegmentsThatAreListedTheSameByAnother(t *testing.T) {
 	dir := t.TempDir()
 	const blocks, each = 400, 1000
@@ -235,7 +236,7 @@ func TestAnAvroFileThatIsNotWhatItWasIsNamed(t *testing.T) {
 	}
 }
 
-// A record that is larger than the dataset takes is told with its row, after those before it.
+// A record over the dataset's limit is named with its row, after the records before it were read.
 func TestARowOverTheLimitIsToldWithItsPosition(t *testing.T) {
 	dir := t.TempDir()
 	big := strings.Repeat("x", 5000)
@@ -270,7 +271,7 @@ func TestARowOverTheLimitIsToldWithItsPosition(t *testing.T) {
 	}
 }
 
-// A file was listed in part when the master stopped, and is another one when it starts again.
+// A file was listed in part when the master stopped. When the master starts again, another file has its name.
 func TestAnAvroFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(first int64) {
@@ -301,7 +302,7 @@ func TestAnAvroFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	}
 }
 
-// countdown is a context that ends when it was asked so often.
+// countdown is a context that ends after its Err was called so often.
 type countdown struct {
 	context.Context
 	left int
@@ -314,8 +315,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// To pass over the rows before a range takes long in a file of many rows. It ends when the range is
-// no longer wanted, and goes on when it is.
+// Passing over the rows before a range may take long. It stops when the context ends, and another read
+// goes on from there.
 func TestPassingRowsOfAnAvroFileEndsWhenItIsNoLongerWanted(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.avro"), containerOf(0, 10, 20*headsAtOnce), 0o600); err != nil {
@@ -335,7 +336,7 @@ func TestPassingRowsOfAnAvroFileEndsWhenItIsNoLongerWanted(t *testing.T) {
 	var b sources.Batch
 	ctx := &countdown{t.Context(), 10}
 	if err := cur.Next(ctx, &b); !errors.Is(err, context.Canceled) || ctx.left < -10 {
-		t.Errorf("%v, asked %d times more", err, -ctx.left)
+		t.Errorf("got %v; the context was asked %d times after its end", err, -ctx.left)
 	}
 	if err := cur.Next(t.Context(), &b); err != nil || len(b.Recs) != 1 || b.Recs[0].Offset != at {
 		t.Error(b.Recs, err)

@@ -21,7 +21,7 @@ func delimited(record []byte) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(record))), record...)
 }
 
-// delimitedHarness: every third record holds what looks like messages of its own.
+// delimitedHarness writes delimited messages. Every third one contains bytes that look like messages.
 func delimitedHarness(b blocks) sourcetest.Harness {
 	h := harness(ofMessages, "", "", "fast", b)
 	h.Encode = func(rng *rand.Rand, text []byte) []byte {
@@ -49,7 +49,7 @@ func TestGzippedDelimitedMessagesPassTheSuite(t *testing.T) {
 	sourcetest.Run(t, packedHarness(h, ".pb.gz", packGzip))
 }
 
-// The form is that of Protobuf's own package, messages without a byte included.
+// Messages are read in the form that Protobuf's own package writes, also messages without a byte.
 func TestMessagesAreReadAsProtodelimWritesThem(t *testing.T) {
 	var b bytes.Buffer
 	var want []string
@@ -80,7 +80,7 @@ func TestMessagesAreReadAsProtodelimWritesThem(t *testing.T) {
 		}
 	}
 	if n != len(want) {
-		t.Errorf("%d messages of %d", n, len(want))
+		t.Errorf("read %d of %d messages", n, len(want))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestWhatIsNoDelimitedMessageIsToldWithItsPlace(t *testing.T) {
 	}
 }
 
-// FuzzDelimited: whatever the bytes, records or an error, and the same in two parts.
+// FuzzDelimited reads any bytes as records or an error, and checks that two parts give the same.
 func FuzzDelimited(f *testing.F) {
 	two := append(delimited([]byte("one")), delimited([]byte("another one"))...)
 	f.Add(two, uint16(7), uint8(3))
@@ -130,7 +130,7 @@ func FuzzDelimited(f *testing.F) {
 			compareParts(t, whole, append(left, right...))
 			for _, r := range whole {
 				if !bytes.Contains(content, r.Value) {
-					t.Fatalf("no record %q", r.Value)
+					t.Fatalf("%q was read, but no such record is there", r.Value)
 				}
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// one opens a folder that holds one file.
+// one opens a folder with one file.
 func one(t testing.TB, content []byte, framing Framing, b blocks) *Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,13 +34,13 @@ func one(t testing.TB, content []byte, framing Framing, b blocks) *Source {
 	return s
 }
 
-// line is what the dumb splitter finds.
+// line is a record that the dumb splitter finds.
 type line struct {
 	at, next int64
 	text     string
 }
 
-// split is the oracle: the whole file at once, one line after the other.
+// split is the oracle: it splits the whole file, one line after the other.
 func split(content []byte, keepEmpty bool) []line {
 	var all []line
 	for at := 0; at < len(content); {
@@ -117,8 +117,8 @@ func linesAgainstSplitter(t *testing.T, content []byte, a, b uint16, block uint8
 	}
 }
 
-// TestRandomTextIsCutAsTheOraclesCutIt: text of few letters hits more odd
-// neighbours than the fuzzer does in a short time.
+// TestRandomTextIsCutAsTheOraclesCutIt uses text of few letters, because it meets odd combinations
+// sooner than the fuzzer does.
 func TestRandomTextIsCutAsTheOraclesCutIt(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("HEADRACE_SEED"); text != "" {
@@ -134,7 +134,7 @@ func TestRandomTextIsCutAsTheOraclesCutIt(t *testing.T) {
 		a, b, block := uint16(rng.IntN(300)), uint16(rng.IntN(300)), uint8(rng.IntN(256))
 		linesAgainstSplitter(t, content, a, b, block, rng.IntN(2) == 0)
 		quotedAgainstCSV(t, content, a, block)
-		// Valid CSV is rare among those; this is what writers write.
+		// Random text is rarely valid CSV, so add some CSV as programs write it.
 		quotedAgainstCSV(t, validCSV(t, rng), a, block)
 	}
 }
@@ -158,8 +158,8 @@ func validCSV(t *testing.T, rng *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// FuzzQuotedAgainstEncodingCSV: up to the first error of encoding/csv both find
-// the same records, whatever the blocks, segments and ranges.
+// FuzzQuotedAgainstEncodingCSV checks that we find the same records as encoding/csv up to its first error,
+// whatever the blocks, segments and ranges.
 func FuzzQuotedAgainstEncodingCSV(f *testing.F) {
 	f.Add([]byte("a,\"b\n\"\"c\",d\r\n\r\n\n\"x\"\n5\" disk,\"\r\n\""), uint16(4), uint8(3))
 	f.Add([]byte("\"\"\"\"\n,\"\n\n\n\"\n\"\"\n"), uint16(7), uint8(90))
@@ -210,7 +210,7 @@ func listAll(t *testing.T, s *Source) ([]sources.Segment, error) {
 func compareParts(t *testing.T, got, inParts []sourcetest.Got) {
 	t.Helper()
 	if len(got) != len(inParts) {
-		t.Fatalf("%d records, %d in two parts", len(got), len(inParts))
+		t.Fatalf("%d records at once, but %d in two parts", len(got), len(inParts))
 	}
 	for i := range got {
 		if got[i].Position != inParts[i].Position || !bytes.Equal(got[i].Value, inParts[i].Value) {
@@ -231,11 +231,11 @@ func compareCSV(t *testing.T, content []byte, got []sourcetest.Got, open *source
 			return
 		}
 		if err != nil {
-			return // not CSV from here on
+			return // the rest is no CSV
 		}
 		if i == len(got) {
 			if open != nil {
-				return // listing stopped at the segment of the open quote
+				return // listing stopped at the segment with the open quote
 			}
 			t.Fatalf("%q: %d records, encoding/csv has more: %q", content, len(got), want)
 		}

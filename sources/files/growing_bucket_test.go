@@ -20,7 +20,7 @@ func grownBucket(t *testing.T, b writable, f Spec, known []sources.Segment) *Sou
 	return s
 }
 
-// objectsThatComeLater plays a bucket that grows.
+// objectsThatComeLater puts objects one after the other, and checks that each look lists the new ones.
 func objectsThatComeLater(t *testing.T, b writable) {
 	s, after := grownBucket(t, b, Spec{Paths: []string{"dt=*/*", "late"}}, nil), int64(-1)
 	put := func(names ...string) {
@@ -34,12 +34,12 @@ func objectsThatComeLater(t *testing.T, b writable) {
 			t.Fatalf("arrived: %q, want %q", got, want)
 		}
 	}
-	expect("") // there may be none yet
+	expect("") // an empty bucket is no error
 	put("dt=2/b", "dt=2/c", "other/x", "dt=2/_SUCCESS", "dt=2/.hidden", "dt=2/d.tmp")
 	b.put(t, "dt=2/empty", nil)
 	expect("dt=2/b dt=2/c")
 	expect("")
-	put("late", "dt=1/a", "dt=2/empty") // the empty one has a record now
+	put("late", "dt=1/a", "dt=2/empty") // dt=2/empty has a record now
 	expect("dt=1/a dt=2/empty late")
 	b.remove(t, "dt=2/b")
 	put("dt=3/e")
@@ -58,11 +58,11 @@ func TestObjectsWaitForSuccessOrRest(t *testing.T) {
 	s, after := grownBucket(t, b, Spec{Complete: completeSuccess}, nil), int64(-1)
 	b.put(t, "day=1/hour=0/part-0", []byte("day=1/hour=0/part-0\n"))
 	if got := arrived(t, s, &after); got != "" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "")
 	}
 	b.put(t, "day=1/_SUCCESS", nil)
 	if got := arrived(t, s, &after); got != "day=1/hour=0/part-0" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "day=1/hour=0/part-0")
 	}
 
 	b = newMemory()
@@ -70,12 +70,12 @@ func TestObjectsWaitForSuccessOrRest(t *testing.T) {
 	s.spec.Rest = longRest
 	b.put(t, "new", []byte("new\n"))
 	if got := arrived(t, s, &after); got != "" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "")
 	}
 	was := s.list.growing.young["new"]
 	was.since = was.since.Add(-time.Duration(longRest))
 	s.list.growing.young["new"] = was
 	if got := arrived(t, s, &after); got != "new" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "new")
 	}
 }

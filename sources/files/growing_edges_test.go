@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// empty makes a file without a byte that has rested.
+// empty makes an empty file with an old time, so that it counts as at rest.
 func empty(t *testing.T, dir, name string) {
 	t.Helper()
 	drop(t, dir, name, old)
@@ -25,20 +25,20 @@ func TestAFileThatWasEmptyIsReadWhenItHasRecords(t *testing.T) {
 		t.Run(complete, func(t *testing.T) {
 			dir := t.TempDir()
 			s, after := grown(t, dir, complete, nil), int64(-1)
-			empty(t, dir, "a") // opened by a writer that has nothing to write yet
+			empty(t, dir, "a") // its writer has written nothing yet
 			drop(t, dir, "b", old)
 			if got := arrived(t, s, &after); got != "b" {
-				t.Fatal(got)
+				t.Fatalf("arrived: %q, want %q", got, "b")
 			}
 			if got := arrived(t, s, &after); got != "" || len(s.list.files) != 0 {
-				t.Fatalf("%q arrived, and %q were looked at again", got, s.list.files)
+				t.Fatalf("want no file; %q arrived, and %q were looked at again", got, s.list.files)
 			}
 			drop(t, dir, "a", old/2)
 			if got := arrived(t, s, &after); got != "a" {
 				t.Fatalf("arrived: %q, want a", got)
 			}
 			if got := arrived(t, s, &after); got != "" {
-				t.Fatal(got)
+				t.Fatalf("arrived: %q, want %q", got, "")
 			}
 		})
 	}
@@ -68,17 +68,18 @@ func TestAFileThatWasRemovedBeforeItWasListedIsReadWhenItIsBack(t *testing.T) {
 	}
 }
 
-// A wall clock that jumps makes no file older than it is: the monotonic clock goes on.
+// A file does not become older when the wall clock jumps, because its age is measured with the monotonic
+// clock.
 func TestAClockThatIsSetForwardMakesNoFileComplete(t *testing.T) {
 	dir := t.TempDir()
 	s, after := grown(t, dir, completeRest, nil), int64(-1)
-	// As if the wall clock was an hour behind when this began, and the file was written by
-	// it just before the clock was set.
+	// As if the wall clock had been an hour behind at the start, and the file had been written just before
+	// the clock was set right.
 	s.list.growing.wall = s.list.growing.wall.Add(-time.Hour)
 	s.spec.Rest = longRest
 	drop(t, dir, "half", time.Hour)
 	if got := arrived(t, s, &after); got != "" {
-		t.Fatalf("%q is complete only by a clock that jumped", got)
+		t.Fatalf("%q counts as complete, but only because the clock jumped", got)
 	}
 	for name, was := range s.list.growing.young {
 		was.since = was.since.Add(-time.Duration(longRest))

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// grown opens a folder without an end.
+// grown opens a folder with end: never.
 func grown(t *testing.T, dir, complete string, known []sources.Segment) *Source {
 	t.Helper()
 	f := &Spec{Root: dir, MaxRecord: 1 << 20, End: endNever, Complete: complete}
@@ -26,7 +26,7 @@ func grown(t *testing.T, dir, complete string, known []sources.Segment) *Source 
 	return s
 }
 
-// drop writes a file that was changed last so long ago.
+// drop writes a file whose last change was `age` ago.
 func drop(t *testing.T, dir, name string, age time.Duration) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -42,7 +42,7 @@ func drop(t *testing.T, dir, name string, age time.Duration) {
 	}
 }
 
-// arrived are the names of the files that the next look lists.
+// arrived returns the names of the files that the next look lists.
 func arrived(t *testing.T, s *Source, after *int64) string {
 	t.Helper()
 	s.list.growing.looked = time.Time{}
@@ -69,7 +69,7 @@ func init() { dataset.Register(Kind) }
 
 const (
 	old      = time.Hour
-	longRest = dataset.Duration(10 * time.Minute) // of tests in which a file must be young still when they look
+	longRest = dataset.Duration(10 * time.Minute) // so long that a file is still young when the test looks, on any machine
 )
 
 func TestFilesThatComeLaterAreListedOnce(t *testing.T) {
@@ -86,7 +86,7 @@ func TestFilesThatComeLaterAreListedOnce(t *testing.T) {
 	drop(t, dir, "c", old)
 	expect("b c")
 	expect("")
-	drop(t, dir, "a", old) // late
+	drop(t, dir, "a", old) // its name sorts before the listed ones
 	drop(t, dir, "dt=2026-11-22/d", old)
 	expect("a dt=2026-11-22/d")
 	for _, name := range []string{"x.tmp", "y.inprogress", "part-0-0.inprogress.1a2b", ".hidden", "_SUCCESS", "z._COPYING_", "_temporary/0/part"} {
@@ -107,20 +107,20 @@ func TestAFileThatIsWrittenJustNowWaits(t *testing.T) {
 	drop(t, dir, "new", 0)
 	drop(t, dir, "of the future", -time.Hour)
 	if got := arrived(t, s, &after); got != "" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "")
 	}
-	// The clock of whoever wrote it is ahead: it counts how long it has not changed.
+	// The writer's clock is ahead. Then the time counts for which the file has not changed.
 	for name, was := range s.list.growing.young {
 		was.since = was.since.Add(-time.Duration(longRest))
 		s.list.growing.young[name] = was
 	}
-	drop(t, dir, "new", time.Second) // it was changed
+	drop(t, dir, "new", time.Second) // it changes
 	if got := arrived(t, s, &after); got != "of the future" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "of the future")
 	}
 	drop(t, dir, "new", time.Duration(longRest))
 	if got := arrived(t, s, &after); got != "new" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "new")
 	}
 	if n := len(s.list.growing.young); n != 0 {
 		t.Errorf("%d files are remembered as young", n)
@@ -133,15 +133,15 @@ func TestAFolderWithSuccessIsComplete(t *testing.T) {
 	drop(t, dir, "day=1/hour=0/part-0", 0)
 	drop(t, dir, "day=2/part-0", 0)
 	if got := arrived(t, s, &after); got != "" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "")
 	}
 	drop(t, dir, "day=1/_SUCCESS", 0)
 	if got := arrived(t, s, &after); got != "day=1/hour=0/part-0" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "day=1/hour=0/part-0")
 	}
 	drop(t, dir, "_SUCCESS", 0)
 	if got := arrived(t, s, &after); got != "day=2/part-0" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "day=2/part-0")
 	}
 }
 
@@ -152,10 +152,10 @@ func TestAnotherProcessListsWhatIsLeft(t *testing.T) {
 	drop(t, dir, "b", 0)
 	known := sourcetest.Segments(t, first, first.partition, 10)
 	drop(t, dir, "c", 0)
-	second := grown(t, dir, completeRenamed, known[:1]) // the ledger has no more
+	second := grown(t, dir, completeRenamed, known[:1]) // the ledger has only the first segment
 	after = known[0].ID
 	if got := arrived(t, second, &after); got != "b c" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "b c")
 	}
 }
 
@@ -165,7 +165,7 @@ func TestListedFilesTakeNoMoreThanTheirNames(t *testing.T) {
 	for i := range 50 {
 		drop(t, dir, fmt.Sprintf("f%02d", i), 0)
 		if got := arrived(t, s, &after); got != fmt.Sprintf("f%02d", i) {
-			t.Fatal(got)
+			t.Fatalf("arrived: %q, want %q", got, fmt.Sprintf("f%02d", i))
 		}
 	}
 	if len(s.segments) > 2 || cap(s.list.files) > 8 {

@@ -107,7 +107,7 @@ func TestAPathThatNamesNothingIsTold(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 			if b, err := s.Bounds(t.Context(), []sources.PartitionID{s.partition}); err != nil || b[0].Err == nil {
-				t.Errorf("bounds say nothing: %v, %v", b, err)
+				t.Errorf("bounds do not have the error: %v, %v", b, err)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestALinkOutOfTheRootIsRefusedWhereverItIsMet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file that is swapped for such a link after it was planned.
+	// A file is replaced by such a link after it was planned.
 	s := lineSource(t, Options{Spec: spec(dir)})
 	segs := sourcetest.Segments(t, s, s.partition, 10)
 	if err := errors.Join(os.Remove(dir+"/a"), os.Symlink(secret+"/secret", dir+"/a")); err != nil {
@@ -204,7 +204,7 @@ func TestWhatIsNoTextIsRefusedByName(t *testing.T) {
 		}
 		raw := lineSource(t, Options{Spec: spec(dir), Framing: Framing{Kind: Whole}})
 		if n := len(sourcetest.Segments(t, raw, raw.partition, 10)); n != 1 {
-			t.Errorf("%q: %d segments as raw", content, n)
+			t.Errorf("%q has %d segments with raw framing", content, n)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func TestListingGoesNoFurtherThanItIsAsked(t *testing.T) {
 	if err != nil || !b[0].Estimated || b[0].Head != (sources.Position{Segment: 0, Offset: 2}) {
 		t.Errorf("bounds %+v, %v", b, err)
 	}
-	// Mended, the same listing goes on.
+	// Once the file is repaired, the same listing goes on.
 	if err := os.WriteFile(dir+"/b", []byte("b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestTheHeaderLineIsNoRecordAndIsTold(t *testing.T) {
 	for _, content := range []string{"", "a,b\n", "a,b", "\n\n"} {
 		s := one(t, []byte(content), Framing{Kind: Lines, Header: true}, defaultBlocks)
 		if segs := sourcetest.Segments(t, s, s.partition, 10); len(segs) > 0 {
-			t.Errorf("%q has no record, and %d segments", content, len(segs))
+			t.Errorf("%q has no record, but %d segments", content, len(segs))
 		}
 	}
 	s := one(t, []byte(strings.Repeat("x", maxHeader+1)), Framing{Kind: Lines, Header: true}, defaultBlocks)

@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// leftOut reads a range as an agent does that leaves out what stands alone: it opens the range
-// again where the next record begins.
+// leftOut reads a range as an agent does that leaves out a record with an Alone error: it opens the range
+// again at the next record.
 func leftOut(t *testing.T, s *Source, g sources.Segment, a, b int64) (good []line, bad []sources.Alone) {
 	t.Helper()
 	for at := a; ; {
@@ -31,7 +31,7 @@ func leftOut(t *testing.T, s *Source, g sources.Segment, a, b int64) (good []lin
 	}
 }
 
-// readRangeFrom reads [from, b) of the range [a, b). It returns the records before an error.
+// readRangeFrom reads [from, b) of the range [a, b). With an error it returns the records before it.
 func readRangeFrom(t *testing.T, s *Source, g sources.Segment, a, b, from int64) (got []line, err error) {
 	t.Helper()
 	cur, err := s.Open(t.Context(), sources.Range{Partition: s.partition, Segment: g.ID, Start: a, End: b}, sources.Position{Segment: g.ID, Offset: from}, g.Locator)
@@ -53,7 +53,7 @@ func readRangeFrom(t *testing.T, s *Source, g sources.Segment, a, b, from int64)
 	}
 }
 
-// oversized is content with one record that is larger than the limit.
+// oversized is content with one record over the limit.
 type oversized struct {
 	content  []byte
 	at, next int64
@@ -101,7 +101,7 @@ func ofOversized(before, size, after int) map[string]oversized {
 	return all
 }
 
-// Wherever a reader begins and ends, and whatever it reads at once, it tells the same of a
+// Wherever a reader begins and ends, and however much it reads at once, it names the same extent of a
 // record that is too large: from its beginning to the next record, or to the end of the range.
 func TestARecordOverTheLimitIsTheSameFromEveryPlace(t *testing.T) {
 	for _, size := range []int{1200, 9000, 300_000} {
@@ -116,7 +116,7 @@ func TestARecordOverTheLimitIsTheSameFromEveryPlace(t *testing.T) {
 						content = packGzip(t, 1, content)
 					}
 					s := one(t, content, o.framing, bl)
-					if s.spec.MaxRecord = overLimit; size > overRoom { // a quote must not be open after twice the limit
+					if s.spec.MaxRecord = overLimit; size > overRoom { // a quote may be open for at most twice the limit
 						s.spec.MaxRecord = 200_000
 					}
 					if packed {
@@ -144,7 +144,7 @@ func TestARecordOverTheLimitIsTheSameFromEveryPlace(t *testing.T) {
 								}
 							}
 						}
-						for _, a := range []int64{o.at + 1, o.at + 600, o.next - 1, o.next} { // the record leads to the range
+						for _, a := range []int64{o.at + 1, o.at + 600, o.next - 1, o.next} { // the record begins before the range
 							good, bad := leftOut(t, s, g, min(a, g.End), g.End)
 							if len(bad) > 0 || g.End > o.next && (len(good) == 0 || good[0].at != o.next) {
 								t.Fatalf("%s of %d, blocks %+v, from %d: %v, %+v", name, size, bl, a, good, heads(bad))
@@ -172,7 +172,7 @@ func heads(all []sources.Alone) (some []sources.Alone) {
 	return some
 }
 
-// The end of such a record is not known where a quote stays open, or where there is none near.
+// The end of such a record is not known if a quote stays open, or if no line end is near.
 func TestWithoutItsEndARecordOverTheLimitStopsTheReader(t *testing.T) {
 	for name, c := range map[string]struct {
 		framing Framing
@@ -195,14 +195,14 @@ func TestWithoutItsEndARecordOverTheLimitStopsTheReader(t *testing.T) {
 	}
 }
 
-// The end of a raw file is known, so one over the limit stands alone.
+// The end of a raw file is known, so only the file that is over the limit is left out.
 func TestARawFileOverTheLimitStandsAlone(t *testing.T) {
 	for _, size := range []int{overLimit, overLimit + 1, 2 * overRoom} {
 		content := bytes.Repeat([]byte("picture."), size/8+1)[:size]
 		s := one(t, content, Framing{Kind: Whole}, defaultBlocks)
 		s.spec.MaxRecord = overLimit
 		g := mustList(t, s)[0]
-		for _, cut := range []int64{g.End, 500} { // a range may end inside it
+		for _, cut := range []int64{g.End, 500} { // a range may end inside the record
 			good, bad := leftOut(t, s, g, 0, cut)
 			if rest, more := leftOut(t, s, g, cut, g.End); len(rest)+len(more) > 0 {
 				t.Errorf("%d bytes, from %d on: %v, %v", size, cut, rest, more)
@@ -221,7 +221,7 @@ func TestARawFileOverTheLimitStandsAlone(t *testing.T) {
 	}
 }
 
-// A reader that is called off while it looks for the end says so, and can go on.
+// A reader whose context ends while it looks for the end returns that error, and can go on.
 func TestTheSearchForALineEndIsCalledOff(t *testing.T) {
 	s := one(t, []byte("a\n"+strings.Repeat("x", 2<<20)+"\nb\n"), Framing{Kind: Lines, Text: true}, defaultBlocks)
 	s.spec.MaxRecord = overLimit
@@ -240,7 +240,7 @@ func TestTheSearchForALineEndIsCalledOff(t *testing.T) {
 	}
 }
 
-// expiring is over when it was asked so often.
+// expiring is a context that ends after its Err was called so often.
 type expiring struct {
 	context.Context
 	left int
@@ -262,7 +262,7 @@ func mustList(t *testing.T, s *Source) []sources.Segment {
 	return segs
 }
 
-// A walk in parts finds what the framer finds in the whole.
+// FuzzPartsOfARecord checks that a walk in parts finds the same end as the framer does in the whole.
 func FuzzPartsOfARecord(f *testing.F) {
 	f.Add([]byte("a,\"b\n\"\"c\",d\r\n"), uint8(3))
 	f.Add([]byte("x\"y,\"\"\n"), uint8(1))

@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// packGzip makes every third file several members, with every kind of header field, and
-// levels from stored to best.
+// packGzip packs at levels from stored to best. Every third file has several members, with every kind of
+// header field.
 func packGzip(t testing.TB, n int, text []byte) []byte {
 	var b bytes.Buffer
 	pieces := 1
@@ -31,7 +31,7 @@ func packGzip(t testing.TB, n int, text []byte) []byte {
 		if n%2 == 0 {
 			w.Name, w.Comment, w.Extra = "part", "a comment", []byte{1, 2, 3}
 		}
-		for len(part) > 0 { // blocks end here and there
+		for len(part) > 0 { // blocks end at random places
 			k := min(len(part), 1+len(text)/7)
 			if _, err := w.Write(part[:k]); err != nil {
 				t.Fatal(err)
@@ -53,8 +53,7 @@ func packGzip(t testing.TB, n int, text []byte) []byte {
 	return b.Bytes()
 }
 
-// packZstd makes one frame, several, frames that do not say how long they are, and a
-// skippable one.
+// packZstd makes one frame or several, also frames without a content size, and a skippable frame.
 func packZstd(t testing.TB, n int, text []byte) []byte {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// limitFiles makes the system refuse to write a file beyond size, as a full disk does.
+// limitFiles makes the system refuse to write a file beyond size, as a full disk would.
 func limitFiles(t *testing.T, size uint64) (lift func()) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -37,10 +37,10 @@ func limitFiles(t *testing.T, size uint64) (lift func()) {
 	}
 }
 
-// Without room for restart points a file is listed and read all the same. A warning comes, no
-// part of a point stays, and the next process writes the points when there is room again.
+// Without room for restart points a file is still listed and read. A warning comes, and no part of a point
+// is left. The next process writes the points when there is room.
 func TestRestartPointsThatFindNoRoomStopNobody(t *testing.T) {
-	if os.Getenv("HEADRACE_TEST_ALONE") == "" { // the log that go test keeps of a process has no room either
+	if os.Getenv("HEADRACE_TEST_ALONE") == "" { // use another process: the limit would also stop the log that go test keeps of this one
 		alone := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		alone.Env = append(os.Environ(), "HEADRACE_TEST_ALONE=1")
 		if out, err := alone.CombinedOutput(); err != nil || !bytes.HasPrefix(out, []byte("PASS")) {
@@ -100,27 +100,26 @@ func TestRestartPointsThatFindNoRoomStopNobody(t *testing.T) {
 					t.Fatalf("%d records, %v", len(part), err)
 				}
 			}
-			lift := limitFiles(t, 50) // a point takes more
+			lift := limitFiles(t, 50) // a point needs more
 			reads()
 			lift()
 			if n := strings.Count(log.String(), "restart points of compressed files cannot be stored"); n == 0 || n > 2 {
-				t.Errorf("it is told %d times, for one listing and one reading: %s", n, log.String())
+				t.Errorf("%d warnings for one listing and one reading: %s", n, log.String())
 			}
 			if n := stored(); n != 0 {
-				t.Errorf("%d files are left", n)
+				t.Errorf("%d files of points are left, want none", n)
 			}
 			log.Reset()
 			reads()
 			if n := stored(); n < 2 || log.Len() > 0 {
-				t.Errorf("with room %d points are stored; said: %s", n, log.String())
+				t.Errorf("with room, %d points are stored; the log says: %s", n, log.String())
 			}
 		})
 	}
 }
 
-// A point of another version is never taken for one of this version. Points of bzip2 have a
-// form and a place of their own, because the versions before them cannot begin there. So do
-// those of gzip, because the versions before them made wrong ones.
+// A point of another version is never used. Points of bzip2 have a form and a folder of their own, because
+// older versions cannot begin at them. Points of gzip have too, because older versions made wrong ones.
 func TestPointsOfAnotherVersionAreNotUsed(t *testing.T) {
 	for c, form := range map[codec]string{gzipCodec: "HRP3", zstdCodec: "HRP1", bzip2Codec: "HRP2"} {
 		p := newPoints(&trimmer{cache: t.TempDir(), limit: cacheLimit}, c, identity{Size: 1 << 40}, slog.New(slog.DiscardHandler))
@@ -132,7 +131,7 @@ func TestPointsOfAnotherVersionAreNotUsed(t *testing.T) {
 			copy(other, "HRP4")
 		}
 		if filepath.Base(p.folder) == fmt.Sprintf("%016x", xxhash.Sum64(other)) {
-			t.Errorf("codec %v: points of other versions lie in the same folder", c)
+			t.Errorf("codec %v: points of other versions are in the same folder", c)
 		}
 		at := pointAt(rngOf(t), pointsEvery)
 		p.note(at)
@@ -152,7 +151,7 @@ func TestPointsOfAnotherVersionAreNotUsed(t *testing.T) {
 			t.Errorf("codec %v: reading begins at a point of another version", c)
 		}
 		if _, err := os.Stat(p.name(pointsEvery)); err == nil {
-			t.Errorf("codec %v: a point that is not one of ours stays", c)
+			t.Errorf("codec %v: a point of another version is still there", c)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// countedFile counts the bytes that are read of a file.
+// countedFile counts the bytes that are read from a file.
 type countedFile struct {
 	file
 	read *int64
@@ -26,9 +26,8 @@ func (c countedFile) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// The master lists a file of many small frames or members, and an agent of the same machine
-// reads in its middle: it begins near there. The content does not compress, so the bytes
-// that are read are those that are unpacked.
+// The master lists a file of many small frames or members. An agent on the same machine then reads in its
+// middle, and begins near there. The content does not compress, so as many bytes are read as unpacked.
 func TestAReaderFindsThePointsBetweenFramesThatListingMade(t *testing.T) {
 	rng := rngOf(t)
 	var seed [32]byte
@@ -66,7 +65,7 @@ func TestAReaderFindsThePointsBetweenFramesThatListingMade(t *testing.T) {
 		}
 		return b.Bytes()
 	}
-	// As zlib and bgzip make them: one block, the last one, in each member.
+	// Each member has one block, as zlib and bgzip write.
 	var members []byte
 	for at := 0; at < len(text); at += 32 << 10 {
 		part := text[at:][:32<<10]
@@ -114,7 +113,7 @@ func TestAReaderFindsThePointsBetweenFramesThatListingMade(t *testing.T) {
 			if _, err := u.ReadAt(got, at); err != nil || !bytes.Equal(got, text[at:][:1000]) {
 				t.Fatalf("what was read differs, %v", err)
 			}
-			// A point at most 4 MiB before it, up to one frame more, and what is read ahead.
+			// The nearest point is at most 4 MiB and one frame before it. Some bytes are read ahead.
 			if read > 6<<20 {
 				t.Errorf("%d MiB of the file were read for one record", read>>20)
 			}
@@ -122,7 +121,7 @@ func TestAReaderFindsThePointsBetweenFramesThatListingMade(t *testing.T) {
 	}
 }
 
-// Without a folder the points that carry a window are few, and the others many.
+// Without a folder for points, few points that need a window are kept, and many others.
 func TestPointsThatCannotBeStoredStayBoundedInMemory(t *testing.T) {
 	rng := rngOf(t)
 	notAFolder := filepath.Join(t.TempDir(), "file")
@@ -142,13 +141,13 @@ func TestPointsThatCannotBeStoredStayBoundedInMemory(t *testing.T) {
 		}
 		p.note(&point{Out: 1 << 39, In: 1 << 38})
 		if at := p.before(1 << 39); at.Out != 1<<39 {
-			t.Errorf("cache %q: the point is %d", cache, at.Out)
+			t.Errorf("cache %q: the nearest point is at %d", cache, at.Out)
 		}
 	}
 }
 
-// A point that cannot be read just now stays, as when a process has too many files open: reading
-// begins at the file's beginning then. One that is damaged is deleted.
+// A point that cannot be read just now, for example because the process has too many open files, stays,
+// and reading begins at the start of the file. A damaged point is deleted.
 func TestAPointThatCannotBeReadJustNowIsKept(t *testing.T) {
 	p := pointsIn(t, &trimmer{cache: t.TempDir(), limit: cacheLimit}, 1)
 	for i := range int64(2) {
@@ -158,23 +157,23 @@ func TestAPointThatCannotBeReadJustNowIsKept(t *testing.T) {
 	if err := os.Rename(name, name+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(name, name); err != nil { // it leads to itself, and opening it fails
+	if err := os.Symlink(name, name); err != nil { // a link to itself cannot be opened
 		t.Fatal(err)
 	}
 	if at := p.before(3 * pointsEvery); at.Out != 0 {
-		t.Errorf("the point is %d", at.Out)
+		t.Errorf("with an unreadable point, reading begins at %d, want the start of the file", at.Out)
 	}
 	if err := os.Rename(name+"-away", name); err != nil {
 		t.Fatal(err)
 	}
 	if at := p.before(3 * pointsEvery); at.Out != 2*pointsEvery {
-		t.Errorf("then the point is %d", at.Out)
+		t.Errorf("once the point can be read again, reading begins at %d, want %d", at.Out, 2*pointsEvery)
 	}
 	if err := os.Truncate(name, 100); err != nil {
 		t.Fatal(err)
 	}
 	if at := p.before(3 * pointsEvery); at.Out != pointsEvery {
-		t.Errorf("of a damaged one the point is %d", at.Out)
+		t.Errorf("with a damaged point, reading begins at %d, want the one before it, %d", at.Out, pointsEvery)
 	}
 	if _, err := os.Lstat(name); !os.IsNotExist(err) {
 		t.Error("the damaged point is still there", err)

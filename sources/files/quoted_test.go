@@ -33,7 +33,7 @@ func TestQuotedCSVIsCutAtRecordBordersIntoIndexedSegments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.Start != at || g.End-g.Start > bl.segment+bl.every || l.Starts[0] != g.Start {
-			t.Errorf("segment [%d, %d) behind %d, index %v", g.Start, g.End, at, l.Starts)
+			t.Errorf("segment [%d, %d) comes after %d, with index %v", g.Start, g.End, at, l.Starts)
 		}
 		for i, start := range l.Starts {
 			if text := b.String()[start:]; strings.Index(text, ",") > 4 || (i > 0 && start-l.Starts[i-1] > 2*bl.every) {
@@ -43,7 +43,7 @@ func TestQuotedCSVIsCutAtRecordBordersIntoIndexedSegments(t *testing.T) {
 		at = g.End
 	}
 	if at != int64(b.Len()) {
-		t.Errorf("the last segment ends at %d of %d", at, b.Len())
+		t.Errorf("the last segment ends at %d, want the file's end, %d", at, b.Len())
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAQuotedFileThatChangesHalfwayThroughItsListingIsTold(t *testing.T) {
 	}
 	var changed *sources.Changed
 	if _, err := s.Segments(t.Context(), s.partition, 2, 3); !errors.As(err, &changed) || changed.Range.Start != known[2].End || changed.Name != "f" {
-		t.Errorf("the process that lists it says %v", err)
+		t.Errorf("the process that lists the file says %v", err)
 	}
 	o.Known = known
 	s = lineSource(t, o)
@@ -122,7 +122,7 @@ func TestAFileThatIsBeingWrittenIsListedWhenItRests(t *testing.T) {
 	o, b := quotedOptions(t)
 	s := lineSource(t, o)
 	s.blocks = b
-	// Take the first step of listing, which opens the file; then it grows.
+	// Take the first step of listing, which opens the file. Then the file grows.
 	if err := errors.Join(s.findFiles(t.Context()), s.listMore(t.Context())); err != nil || s.list.current.f == nil {
 		t.Fatalf("%v", err)
 	}
@@ -198,7 +198,7 @@ func TestASmallFileIsListedWithoutRoomForALargeOne(t *testing.T) {
 			}
 			runtime.ReadMemStats(&after)
 			if each := (after.TotalAlloc - before.TotalAlloc) / files; each > 512<<10 {
-				t.Errorf("to list a file of %d bytes takes %d bytes", len(c.content), each)
+				t.Errorf("listing a file of %d bytes takes %d bytes of memory", len(c.content), each)
 			}
 		})
 	}

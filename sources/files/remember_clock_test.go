@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The clock is a year ahead when the process begins, and files of that clock move the mark.
-// Then it is set right: files that come now lie before the mark. They may not be passed over
-// without a word.
+// The clock is a year ahead when the process begins, and files with times of that clock move the mark.
+// Then the clock is set right, so new files are before the mark. The source must not pass over them
+// silently.
 func TestAClockThatWasAheadIsTold(t *testing.T) {
 	r := remembers(t, nil, Spec{Remember: week})
 	r.touched = true
@@ -31,12 +31,12 @@ func TestAClockThatWasAheadIsTold(t *testing.T) {
 	r.start()
 	r.drops(time.Now(), "c")
 	if err := r.src.look(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "clock was more than files.remember") {
-		t.Errorf("a file that comes before the mark: %v", err)
+		t.Errorf("with a file before the mark, a look returns %v; want an error that names the clock", err)
 	}
 }
 
-// An empty file is looked into again when it has changed, so its name is not passed over
-// while it is young.
+// An empty file is read once it has a record. So its name is not passed over as late while the file is
+// young.
 func TestAnEmptyFileIsNotPassedOver(t *testing.T) {
 	r := remembers(t, nil, Spec{Remember: week, Late: lateSkip})
 	r.drops(r.day(0), "b")
@@ -51,8 +51,8 @@ func TestAnEmptyFileIsNotPassedOver(t *testing.T) {
 	r.looks()
 	r.drops(r.day(2), "d")
 	r.looks()
-	r.drops(r.day(2), "a") // it has a record now
+	r.drops(r.day(2), "a") // now it has a record
 	if got := r.looks(); got != "a" {
-		t.Errorf("%q was listed, a has got its first record", got)
+		t.Errorf("%q was listed, want a, which has its first record now", got)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
-// history is a bucket whose objects of all times are there, in the order of their names.
+// history is a bucket with all objects of fifty days, in the order of their names.
 type history struct {
 	all   []storage.Object
-	asked int // names in answers
+	asked int // how many names its answers had
 }
 
 func (h *history) String() string { return "s3://history" }
@@ -74,15 +74,15 @@ func (h *history) adds(some []storage.Object) {
 func (h *history) put(testing.TB, string, []byte) {}
 func (h *history) remove(testing.TB, string)      {}
 
-// Fifty days of two thousand files: what is remembered is that of a few days, whatever
-// lies in the bucket. Each file is read once, through many processes.
+// A bucket has two thousand files for each of fifty days. Only names of a few days are remembered, and
+// each file is read once, through many processes.
 func TestAHundredThousandNamesAreNotRemembered(t *testing.T) {
 	const days, perDay, window = 50, 2000, 3
 	for _, c := range []struct {
-		late, name string // of a file, by day and hash
+		late, name string // name: the format of a file's name, from its day and a hash
 	}{
 		{lateSkip, "dt=%03[1]d/part-%08[2]x"},
-		{lateRead, "part-%08[2]x-%03[1]d"}, // the names say nothing of the time
+		{lateRead, "part-%08[2]x-%03[1]d"}, // names are not in the order of time
 	} {
 		t.Run(c.late, func(t *testing.T) {
 			h := &history{}
@@ -98,7 +98,7 @@ func TestAHundredThousandNamesAreNotRemembered(t *testing.T) {
 				h.adds(some)
 				h.asked = 0
 				r.looks()
-				if day%10 > 0 { // else it is the first look of a process, which tells of late names
+				if day%10 > 0 { // the first look of a process asks for all names, to report late ones
 					asked = max(asked, h.asked)
 				}
 				r.folds(everything)
@@ -116,13 +116,13 @@ func TestAHundredThousandNamesAreNotRemembered(t *testing.T) {
 					t.Fatalf("%s was read %d times", name, n)
 				}
 			}
-			// The mark moves with the look after the newest file, and not in the first look of a
-			// process.
+			// The mark moves in the look after the one that found the newest file, and never in the first
+			// look of a process.
 			if most := (window + 4) * perDay; names > most || segments > 2*most {
 				t.Errorf("up to %d names and %d segments were remembered, want at most %d names", names, segments, most)
 			}
 			if most := (window + 4) * perDay; c.late == lateSkip && asked > most {
-				t.Errorf("a look asked for %d names", asked)
+				t.Errorf("a look asked for %d names, want at most %d", asked, most)
 			}
 			t.Logf("up to %d names in memory and %d segments in the ledger; a look asked for %d names at most", names, segments, asked)
 		})

@@ -16,22 +16,22 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// remembering is a folder or a bucket that grows, whose old names are forgotten, with a
-// ledger that folds as the master's does.
+// remembering is a source over a growing folder or bucket, which forgets old names, and a ledger that
+// folds segments as the master's does.
 type remembering struct {
 	*testing.T
 	place writable // nil: a folder
 	dir   string
 	cache string
 	spec  Spec
-	// framing: none is lines.
+	// framing is lines if it is not set.
 	framing Framing
 	src     *Source
 	ledger  []sources.Segment
 	log     bytes.Buffer
 	now     time.Time
 	read    map[string]int
-	// touched: times of files that nobody can set count too.
+	// touched makes the source use the time of a file's last change of any kind, which no program can set.
 	touched bool
 }
 
@@ -44,7 +44,7 @@ func remembers(t *testing.T, place writable, f Spec) *remembering {
 	return r
 }
 
-// start is another process.
+// start replaces the source by that of another process.
 func (r *remembering) start() {
 	r.Helper()
 	if r.src != nil {
@@ -83,7 +83,7 @@ func (r *remembering) start() {
 	}
 }
 
-// drops puts files there at a time.
+// drops writes files with a given time.
 func (r *remembering) drops(at time.Time, names ...string) {
 	r.Helper()
 	for _, name := range names {
@@ -102,7 +102,7 @@ func (r *remembering) drops(at time.Time, names ...string) {
 	}
 }
 
-// looks gives the names that the next look lists, and reads them.
+// looks lists what is new, counts it as read, and returns the names.
 func (r *remembering) looks() string {
 	r.Helper()
 	r.src.list.growing.looked = r.src.list.growing.looked.Add(-time.Hour)
@@ -136,7 +136,7 @@ func (r *remembering) expect(want string) {
 	}
 }
 
-// folds forgets what can be forgotten of the segments before one, as the core does.
+// folds forgets the segments below one that can be forgotten, as the core does.
 func (r *remembering) folds(below int64) {
 	r.Helper()
 	before, needed, err := r.src.Forget(r.Context(), r.src.partition, r.ledger, sources.Position{Segment: below})
@@ -160,7 +160,7 @@ func (r *remembering) folds(below int64) {
 	r.ledger = kept
 }
 
-// remembered are the names in memory and those in the ledger.
+// remembered returns the number of names in memory and of segments in the ledger.
 func (r *remembering) remembered() (memory, ledger int) {
 	for _, g := range r.ledger {
 		if g.Locator != nil {
@@ -174,7 +174,7 @@ const everything = math.MaxInt64
 
 const week = dataset.Duration(7 * 24 * time.Hour)
 
-// places are those where files lie.
+// places runs f with a folder and with a bucket.
 func places(t *testing.T, f func(t *testing.T, place writable)) {
 	t.Run("folder", func(t *testing.T) { f(t, nil) })
 	t.Run("bucket", func(t *testing.T) { f(t, newMemory()) })
@@ -190,32 +190,32 @@ func TestAForgottenFileIsNotReadAgain(t *testing.T) {
 				r.expect("a b c")
 				r.folds(everything)
 				r.drops(r.day(10), "d")
-				r.expect("d") // it carries the mark: what came before day -2 is old
+				r.expect("d") // its locator has the mark: files before day -2 are old
 				r.folds(everything)
 				if m, l := r.remembered(); m != 4 || l != 4 {
-					t.Fatalf("%d names and %d segments are remembered before anything is old", m, l)
+					t.Fatalf("%d names and %d segments are remembered, but nothing is old yet", m, l)
 				}
 				r.drops(r.day(11), "e")
-				r.expect("e") // what came before day 3 is old
+				r.expect("e") // files before day 3 are old now
 				r.folds(1)    // a kept checkpoint needs b
 				if m, l := r.remembered(); m != 4 || l != 4 {
-					t.Fatalf("%d names and %d segments are remembered: b is needed by a checkpoint", m, l)
+					t.Fatalf("%d names and %d segments are remembered, although a checkpoint needs b", m, l)
 				}
 				r.folds(everything)
 				if m, l := r.remembered(); m != 3 || l != 3 {
 					t.Fatalf("%d names and %d segments are remembered, want c, d and e", m, l)
 				}
-				for range 3 { // in this process and in others
+				for range 3 { // in this process and in two others
 					r.expect("")
 					r.start()
 				}
 				r.drops(r.day(12), "f")
 				r.expect("f")
 				if _, err := r.src.Open(t.Context(), sources.Range{Partition: r.src.partition, Segment: 1, Start: -2, End: 2}, sources.Position{Segment: 1}, nil); err == nil || !strings.Contains(err.Error(), "files.remember") {
-					t.Errorf("a forgotten file is opened: %v", err)
+					t.Errorf("opening a forgotten file returns %v", err)
 				}
 				if strings.Contains(r.log.String(), "late") {
-					t.Errorf("nothing is late: %s", r.log.String())
+					t.Errorf("no file is late, but the log says %s", r.log.String())
 				}
 			})
 		})
@@ -224,8 +224,8 @@ func TestAForgottenFileIsNotReadAgain(t *testing.T) {
 
 func (r *remembering) day(n int) time.Time { return r.now.Add(time.Duration(n) * 24 * time.Hour) }
 
-// With late: skip a name below the mark is passed over, and told. With late: read it is a
-// file like others, if it is young.
+// With late: skip, a name below the mark is passed over and reported. With late: read, it is read like any
+// other if the file is young.
 func TestLateNamesFollowTheRule(t *testing.T) {
 	for _, late := range []string{lateRead, lateSkip} {
 		t.Run(late, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestLateNamesFollowTheRule(t *testing.T) {
 				case lateSkip:
 					r.expect("dt=4/old")
 					if strings.Contains(r.log.String(), "young") {
-						t.Errorf("a look at few names told of %s", r.log.String())
+						t.Errorf("a look that did not ask for all names reported late ones: %s", r.log.String())
 					}
 				}
 				r.src.list.growing.whole = time.Time{} // an hour later
@@ -258,18 +258,18 @@ func TestLateNamesFollowTheRule(t *testing.T) {
 				said := r.log.String()
 				for _, name := range []string{"dt=0/young", "dt=1/b", "dt=3/b"} {
 					if n := strings.Count(said, name); late == lateSkip && n != 1 || late == lateRead && n != 0 {
-						t.Errorf("%s is told %d times: %s", name, n, said)
+						t.Errorf("late: %s reported %s %d times: %s", late, name, n, said)
 					}
 				}
 				if strings.Contains(said, "dt=1/a") {
-					t.Errorf("a forgotten name is told to be late: %s", said)
+					t.Errorf("a forgotten name was reported as late: %s", said)
 				}
 			})
 		})
 	}
 }
 
-// Some machine's own time says when a file came to its name, whatever time was set for it.
+// The file system knows when a file came to its name, whatever time was set for the file.
 func TestAFileThatIsMovedThereWithAnOldTimeIsTold(t *testing.T) {
 	r := remembers(t, nil, Spec{Remember: week})
 	r.drops(r.day(0), "a")
@@ -280,7 +280,7 @@ func TestAFileThatIsMovedThereWithAnOldTimeIsTold(t *testing.T) {
 	r.folds(everything)
 	r.touched = true
 	r.src.came = cameLast
-	// What was forgotten came long ago; here all files came just now, so put a away.
+	// Forgotten files came long ago. In this test all files came just now, so remove the forgotten one.
 	if err := os.Remove(filepath.Join(r.dir, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -288,12 +288,12 @@ func TestAFileThatIsMovedThereWithAnOldTimeIsTold(t *testing.T) {
 	r.expect("")
 	r.expect("")
 	if n := strings.Count(r.log.String(), "file=moved"); n != 1 {
-		t.Errorf("a file that came late is told %d times: %s", n, r.log.String())
+		t.Errorf("a file that came late was reported %d times, want once: %s", n, r.log.String())
 	}
 }
 
-// A process that dies while it lists what a look found knows later which of those are left,
-// however old they are.
+// A process dies while it lists the files that a look found. The next process knows which of them are
+// left, however old they are.
 func TestWhatALookFoundIsListedByTheNextProcess(t *testing.T) {
 	for _, late := range []string{lateRead, lateSkip} {
 		t.Run(late, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestWhatALookFoundIsListedByTheNextProcess(t *testing.T) {
 	}
 }
 
-// A file whose clock is ahead makes no others old.
+// A file with a time in the future makes no other file old.
 func TestAFileOfTheFutureForgetsNothing(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := remembers(t, place, Spec{Remember: week})
@@ -331,8 +331,8 @@ func TestAFileOfTheFutureForgetsNothing(t *testing.T) {
 	})
 }
 
-// A file that was read and is written to later is not forgotten while it is young, so it is
-// not taken for a new one.
+// A file that was read and is written to later is young again. So its name is not forgotten, and the file
+// does not count as new.
 func TestAFileThatIsTouchedStaysRemembered(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := remembers(t, place, Spec{Remember: week})
@@ -360,12 +360,12 @@ func TestAFileThatIsTouchedStaysRemembered(t *testing.T) {
 	})
 }
 
-// What is forgotten stays forgotten when the rule changes, or when there is none any more.
+// Forgotten files stay forgotten when files.remember changes, or is removed from the spec.
 func TestARuleThatChangesReadsNothingAgain(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := remembers(t, place, Spec{})
 		r.drops(r.day(0), "a", "m")
-		r.expect("a m") // by a version that noted no times, or without files.remember
+		r.expect("a m") // read without files.remember, so no times are noted
 		for i, f := range []Spec{{Remember: week}, {Remember: week, Late: lateSkip}, {}, {Remember: 2 * week}, {}, {Remember: week}} {
 			r.spec = f
 			r.start()
@@ -383,7 +383,7 @@ func TestARuleThatChangesReadsNothingAgain(t *testing.T) {
 	})
 }
 
-// In a bucket whose names are in order, a look asks for the names that are remembered.
+// In a bucket whose names are in the order of time, a look asks only for names from the mark on.
 func TestALookAsksForNamesFromTheMarkOn(t *testing.T) {
 	b := newMemory()
 	r := remembers(t, b, Spec{Remember: week, Late: lateSkip})
@@ -395,19 +395,19 @@ func TestALookAsksForNamesFromTheMarkOn(t *testing.T) {
 	r.expect("dt=31/part")
 	b.pages.Store(0)
 	r.expect("")
-	if n := b.pages.Load(); n > 4 { // of 7 names, and the last one is empty
-		t.Errorf("a look asked for %d pages", n)
+	if n := b.pages.Load(); n > 4 { // a page has 7 names, and the last page is empty
+		t.Errorf("a look asked for %d pages, want at most 4", n)
 	}
 }
 
-// A file that waits for _SUCCESS for longer than names are remembered is read when it comes.
+// A file is read even if its _SUCCESS comes after a longer time than names are remembered.
 func TestAFileThatWaitsIsNotPassedOver(t *testing.T) {
 	for _, late := range []string{lateRead, lateSkip} {
 		t.Run(late, func(t *testing.T) {
 			places(t, func(t *testing.T, place writable) {
 				r := remembers(t, place, Spec{Remember: week, Late: late, Complete: completeSuccess})
 				r.drops(r.day(0), "dt=0/a", "dt=0/_SUCCESS")
-				r.drops(r.day(1), "dt=1/b") // its writer has failed, say
+				r.drops(r.day(1), "dt=1/b") // without _SUCCESS, as if its writer had failed
 				for _, d := range []int{20, 21, 40, 41} {
 					dir := fmt.Sprintf("dt=%d", d)
 					r.drops(r.day(d), dir+"/c", dir+"/_SUCCESS")
@@ -417,7 +417,7 @@ func TestAFileThatWaitsIsNotPassedOver(t *testing.T) {
 					r.folds(everything)
 				}
 				if n := strings.Count(r.log.String(), "waits to be complete"); n != 1 || !strings.Contains(r.log.String(), "dt=1/b") {
-					t.Errorf("it is told %d times: %s", n, r.log.String())
+					t.Errorf("%d lines in the log, want 1: %s", n, r.log.String())
 				}
 				r.start()
 				r.drops(r.day(42), "dt=1/_SUCCESS")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hear gives what a source logs.
+// hear returns a buffer to which the source logs from now on.
 func hear(s *Source) *bytes.Buffer {
 	var b bytes.Buffer
 	s.log = slog.New(slog.NewTextHandler(&b, nil))
@@ -23,11 +23,11 @@ func TestNewContentUnderANameThatWasReadIsToldOnce(t *testing.T) {
 	drop(t, dir, "a", old)
 	drop(t, dir, "b", old)
 	if got := arrived(t, s, &after); got != "a b" {
-		t.Fatal(got)
+		t.Fatalf("arrived: %q, want %q", got, "a b")
 	}
-	known := s.listed(-1, len(s.segments)) // b is
+	known := s.listed(-1, len(s.segments)) // with b
 	if arrived(t, s, &after); log.Len() > 0 {
-		t.Errorf("nothing has changed, and the log says %s", log)
+		t.Errorf("nothing has changed, but the log says %s", log)
 	}
 	drop(t, dir, "b", old+time.Minute) // another time
 	for range 3 {
@@ -58,8 +58,8 @@ func TestNewContentUnderANameThatWasReadIsToldOnce(t *testing.T) {
 	said(log)
 }
 
-// However many files were read and changed, one look asks for the state of some of them,
-// and the log does not name them all.
+// However many files have changed since they were read, one look asks for the state of a bounded number
+// of them, and the log does not name all.
 func TestLooksAtFilesThatWereReadAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	s := grown(t, dir, completeRest, nil)
@@ -68,7 +68,7 @@ func TestLooksAtFilesThatWereReadAreBounded(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("f%05d", i)
 		drop(t, dir, names[i], old)
-		s.list.growing.taken[names[i]] = name{mark: firstMark} // not what it is
+		s.list.growing.taken[names[i]] = name{mark: firstMark} // another state than the file has
 	}
 	l := look{s: s}
 	left := func() (n int) {
@@ -86,6 +86,6 @@ func TestLooksAtFilesThatWereReadAreBounded(t *testing.T) {
 		t.Errorf("after two looks %d of %d are left", left(), n)
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != toldMost {
-		t.Errorf("%d lines in the log, and %d were expected", lines, toldMost)
+		t.Errorf("%d lines in the log, want %d", lines, toldMost)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A deletion that did not last, because of a power failure, is made again.
+// If a power failure undoes a deletion, the file is deleted again.
 func TestADeletionIsMadeAgain(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{})
@@ -39,13 +39,13 @@ func TestADeletionIsMadeAgain(t *testing.T) {
 		r.start()
 		r.expect("")
 		if gone := r.deletes(everything); fmt.Sprint(gone) != "[0]" {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[0]")
 		}
 		r.wants("")
 	})
 }
 
-// Another process knows since when files are not needed. If it does not, they stay longer.
+// Another process knows since when files are not needed. If that note is lost, they stay longer.
 func TestTimeGoesOnInAnotherProcess(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		r := retains(t, nil, Spec{})
@@ -69,7 +69,7 @@ func TestTimeGoesOnInAnotherProcess(t *testing.T) {
 	}
 }
 
-// A dataset that is deleted and applied again does not use the samples of the first one.
+// If a dataset is deleted and applied again, the times noted for the first one do not count.
 func TestADatasetThatIsAppliedAgainBeginsAnew(t *testing.T) {
 	r := retains(t, nil, Spec{})
 	r.drops(r.day(0), "a")
@@ -105,12 +105,12 @@ func TestPassedSaysSinceWhen(t *testing.T) {
 	}
 	note(1000, 0)
 	expect(2, everything)
-	note(1000, 1) // it is folded: nothing to say of it
+	note(1000, 1) // segment 0 is folded, so there is no time for it
 	expect(0, everything)
 	note(1000, 3)
 	expect(3, 1000)
 	expect(4, everything)
-	note(1050, 4) // less than a 64th later
+	note(1050, 4) // less than a 64th of retain later: not noted
 	expect(4, everything)
 	note(1100, 4)
 	expect(4, 1100)
@@ -126,7 +126,7 @@ func TestPassedSaysSinceWhen(t *testing.T) {
 	expect(3, 900)
 	note(1000, 5)
 	expect(5, 1000)
-	for i, other := range []string{"x", "y", "z"} { // another listing
+	for i, other := range []string{"x", "y", "z"} { // the segments are those of another listing
 		segs[i+2].Locator = []byte(other)
 	}
 	note(2000, 4)
@@ -138,7 +138,7 @@ func TestPassedSaysSinceWhen(t *testing.T) {
 	p = passed{file: file}
 	note(3000, 5)
 	expect(2, 3000)
-	// In bounded memory, however long it goes on.
+	// The samples take bounded memory, however long it goes on.
 	for i := range int64(1000) {
 		segs = append(segs, seg(10+i, fmt.Sprint(i)))
 		note(3000+200*i, len(segs))
@@ -152,7 +152,7 @@ func TestPassedSaysSinceWhen(t *testing.T) {
 	}
 }
 
-// A file that cannot be deleted is named, and the others are.
+// A file that cannot be deleted is named. The others are deleted.
 func TestAFileThatCannotBeDeletedIsNamed(t *testing.T) {
 	m := newMemory()
 	m.refuses = func(key string) error {
@@ -168,12 +168,12 @@ func TestAFileThatCannotBeDeletedIsNamed(t *testing.T) {
 	r.later(30 * day)
 	for range 3 {
 		if gone := r.deletes(everything); fmt.Sprint(gone) != "[0 2]" {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[0 2]")
 		}
 	}
 	r.wants("b")
 	if n := strings.Count(r.log.String(), "access is denied"); n != 1 || !strings.Contains(r.log.String(), "file=b") {
-		t.Errorf("it is told %d times: %s", n, r.log.String())
+		t.Errorf("%d lines in the log, want 1: %s", n, r.log.String())
 	}
 	m.refuses = nil
 	r.src.deleting.failed["b"] = time.Now().Add(-failedAgain)
@@ -187,18 +187,19 @@ func TestAFileThatCannotBeDeletedIsNamed(t *testing.T) {
 	m.refuses = func(string) error { return storage.ErrAway }
 	found, err := r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: everything}, anyway)
 	if !errors.Is(err, storage.ErrAway) || fmt.Sprint(found.Gone) != "[0 1 2]" {
-		t.Errorf("while the service is away %v are told to be gone: %v", found.Gone, err)
+		t.Errorf("while the service is away, segments %v are reported as deleted: %v", found.Gone, err)
 	}
 	m.refuses = nil
 	r.deletes(everything)
 	r.wants("")
 }
 
-// A wall clock that jumps makes nothing older than it is: the monotonic clock goes on.
+// A file does not become older when the wall clock jumps, because its age is measured with the monotonic
+// clock.
 func TestAClockThatIsSetForwardDeletesNoFileEarly(t *testing.T) {
 	r := retains(t, nil, Spec{})
-	// As if the wall clock was 30 days behind when this began, and the file came five days ago
-	// by the clock as it was.
+	// As if the wall clock had been 30 days behind at the start, and the file had come five days before by
+	// that clock.
 	r.src.list.growing.wall = r.src.list.growing.wall.Add(-30 * day)
 	r.drops(time.Now().Add(-35*day), "a")
 	r.expect("a")
@@ -215,8 +216,8 @@ func TestAClockThatIsSetForwardDeletesNoFileEarly(t *testing.T) {
 	r.wants("a")
 }
 
-// Files that cannot be deleted do not keep the master busy: after the first time, a call tries
-// few of them, and no further call follows at once. Others are deleted.
+// Files that cannot be deleted do not keep the master busy. After the first time, a call tries only some
+// of them again, and no further call follows at once. Other files are deleted.
 func TestACallTriesFewFilesAgainThatCannotBeDeleted(t *testing.T) {
 	m := newMemory()
 	tried := 0
@@ -272,7 +273,7 @@ func TestACallOfDeleteTakesABoundedTime(t *testing.T) {
 	r.wants("a")
 }
 
-// Somebody goes back while files are about to be deleted: what is needed then stays.
+// If somebody rewinds while files are about to be deleted, the files that are needed then stay.
 func TestARewindDuringADeletionKeepsWhatItNeeds(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{})
@@ -285,22 +286,22 @@ func TestARewindDuringADeletionKeepsWhatItNeeds(t *testing.T) {
 		delete := func(mark int64, err error) (sources.Deletions, error) {
 			return r.src.Delete(t.Context(), r.src.partition, r.ledger, sources.Position{Segment: 2}, func(ids []int64) (sources.Position, error) {
 				asked = ids
-				r.wants("a b c") // it is told before
+				r.wants("a b c") // the master is asked before a file is deleted
 				return sources.Position{Segment: mark}, err
 			})
 		}
 		if found, err := delete(2, away); !errors.Is(err, away) || len(found.Gone) > 0 || fmt.Sprint(asked) != "[0 1]" {
-			t.Errorf("%v is due, %v gone: %v", asked, found.Gone, err)
+			t.Errorf("with the master stopped: segments %v were due, %v are reported as deleted: %v", asked, found.Gone, err)
 		}
 		r.wants("a b c")
 		if found, err := delete(1, nil); err != nil || len(found.Gone) > 0 || fmt.Sprint(asked) != "[0 1]" {
-			t.Errorf("%v is due, %v gone: %v", asked, found.Gone, err)
+			t.Errorf("after a rewind: segments %v were due, %v are reported as deleted: %v", asked, found.Gone, err)
 		}
-		r.wants("a b c") // the mark went back, so the time of all begins anew
+		r.wants("a b c") // the mark went back, so the time begins again for all of them
 		r.deletes(1)
 		r.later(30 * day)
 		if gone := r.deletes(1); fmt.Sprint(gone) != "[0]" {
-			t.Errorf("%v gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[0]")
 		}
 		r.wants("b c")
 	})

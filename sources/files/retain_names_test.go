@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Somebody has touched it, or put the same object again: it is as new as that.
+// If somebody touches a file, or puts the same object again, its time begins again.
 func TestAFileThatIsTouchedIsNotDeleted(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{})
@@ -20,7 +20,7 @@ func TestAFileThatIsTouchedIsNotDeleted(t *testing.T) {
 		r.expect("a")
 		r.deletes(everything)
 		r.later(30 * day)
-		if place == nil { // its rights are changed
+		if place == nil { // as after a change of its permissions
 			r.src.came = func(int64, int64) int64 { return time.Now().UnixNano() }
 		} else {
 			r.drops(time.Now(), "a")
@@ -49,12 +49,12 @@ func TestAFileThatWasReplacedIsNotDeleted(t *testing.T) {
 			place.put(t, "a", []byte("another\n"))
 		}
 		if gone := r.deletes(everything); fmt.Sprint(gone) != "[1]" {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[1]")
 		}
 		r.wants("a")
 		r.deletes(everything)
 		if n := strings.Count(r.log.String(), "it is not deleted"); n != 1 {
-			t.Errorf("it is told %d times: %s", n, r.log.String())
+			t.Errorf("%d lines in the log, want 1: %s", n, r.log.String())
 		}
 	})
 }
@@ -75,7 +75,7 @@ func TestAnObjectThatIsReplacedInTheMomentOfItsDeletionStays(t *testing.T) {
 	r.wants("a")
 }
 
-// A link is somebody's name for a file that lies elsewhere.
+// A link is not deleted, because its file is somewhere else.
 func TestALinkIsNotDeleted(t *testing.T) {
 	r := retains(t, nil, Spec{Paths: []string{"in"}})
 	r.drops(r.day(0), "out/data")
@@ -95,7 +95,7 @@ func TestALinkIsNotDeleted(t *testing.T) {
 	}
 }
 
-// A name is forgotten only when its file is gone: else nobody would delete the file.
+// A name is forgotten only after its file is deleted. Otherwise the file would never be deleted.
 func TestANameIsNotForgottenBeforeItsFileIsDeleted(t *testing.T) {
 	for _, late := range []string{lateRead, lateSkip} {
 		t.Run(late, func(t *testing.T) {
@@ -115,13 +115,13 @@ func TestANameIsNotForgottenBeforeItsFileIsDeleted(t *testing.T) {
 				r.later(7 * day)
 				r.deletes(2)
 				r.wants("c d")
-				r.start() // killed before a name was forgotten
+				r.start() // the process is killed before a name is forgotten
 				r.expect("")
 				r.folds(everything)
 				if m, l := r.remembered(); m != 2 || l != 2 {
 					t.Fatalf("%d names and %d segments are remembered, want c and d", m, l)
 				}
-				r.start() // and after it
+				r.start() // and another one after that
 				r.expect("")
 				r.deletes(everything)
 				r.later(30 * day)
@@ -134,7 +134,7 @@ func TestANameIsNotForgottenBeforeItsFileIsDeleted(t *testing.T) {
 	}
 }
 
-// The name of a deleted file stays taken.
+// A new file with the name of a deleted one is not read.
 func TestAFileThatComesUnderTheNameOfADeletedOneIsNotRead(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{})
@@ -146,7 +146,7 @@ func TestAFileThatComesUnderTheNameOfADeletedOneIsNotRead(t *testing.T) {
 		}
 		r.wants("")
 		r.drops(r.day(1), "a")
-		if place != nil { // with another content
+		if place != nil { // put another content
 			place.put(t, "a", []byte("another\n"))
 		}
 		for range 2 {
@@ -185,7 +185,7 @@ func TestAFileThatWasForgottenBeforeIsNotDeleted(t *testing.T) {
 	})
 }
 
-// A folder has two names in the root. What lies below the link is never deleted.
+// A folder has two names in the root, and one is a link. Files below the link are never deleted.
 func TestAFileBelowALinkIsNotDeleted(t *testing.T) {
 	r := retains(t, nil, Spec{Paths: []string{"in", "out/x"}})
 	r.drops(r.day(0), "out/x/data")
@@ -207,7 +207,7 @@ func TestAFileBelowALinkIsNotDeleted(t *testing.T) {
 	r.expect("in/x/data")
 	for range 3 {
 		if gone := r.deletes(everything); len(gone) > 0 {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want none", gone)
 		}
 		r.later(30 * day)
 	}
@@ -238,7 +238,7 @@ func TestAFileStaysUntilItsOtherNameIsTrained(t *testing.T) {
 			if err != nil || len(segs) != 2 {
 				t.Fatalf("%+v, %v", segs, err)
 			}
-			for _, r.ledger = range [][]sources.Segment{segs[:1], segs} { // zin/data is listed; then stored too
+			for _, r.ledger = range [][]sources.Segment{segs[:1], segs} { // at first the ledger lacks zin/data, which is listed
 				for range 3 {
 					r.deletes(1)
 					r.later(30 * day)
@@ -250,7 +250,7 @@ func TestAFileStaysUntilItsOtherNameIsTrained(t *testing.T) {
 				r.later(30 * day)
 			}
 			if strings.Contains(r.lies(), "out/data") {
-				t.Errorf("nothing needs it any more: %s", r.log.String())
+				t.Errorf("out/data is still there, although nothing needs it: %s", r.log.String())
 			}
 		})
 	}

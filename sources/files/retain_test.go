@@ -14,8 +14,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// deletes is one call of Delete for what lies below a segment. It returns which segments are
-// gone.
+// deletes calls Delete once, for the segments below one. It returns the segments whose files are deleted.
 func (r *remembering) deletes(below int64) []int64 {
 	r.Helper()
 	found, err := r.src.Delete(r.Context(), r.src.partition, r.ledger, sources.Position{Segment: below}, anyway)
@@ -25,10 +24,10 @@ func (r *remembering) deletes(below int64) []int64 {
 	return found.Gone
 }
 
-// anyway: nobody goes back meanwhile.
+// anyway answers Delete's question as if nobody had rewound meanwhile: everything may be deleted.
 func anyway([]int64) (sources.Position, error) { return sources.Position{Segment: everything}, nil }
 
-// later makes what was settled until now so much older.
+// later makes the notes of what was settled until now so much older.
 func (r *remembering) later(by time.Duration) {
 	r.Helper()
 	p := &r.src.deleting.passed
@@ -40,7 +39,7 @@ func (r *remembering) later(by time.Duration) {
 	}
 }
 
-// lies are the files that are there.
+// lies returns the names of the files that are there.
 func (r *remembering) lies() string {
 	r.Helper()
 	var names []string
@@ -82,42 +81,42 @@ func TestAFileIsDeletedWhenNothingHasNeededItForLong(t *testing.T) {
 		r.drops(r.day(0), "a", "b")
 		r.drops(r.day(1), "c")
 		r.expect("a b c")
-		r.deletes(2) // c is not in the oldest kept checkpoint
+		r.deletes(2) // the oldest kept checkpoint has a and b, but not c
 		r.wants("a b c")
 		if n := strings.Count(r.log.String(), "will be deleted"); n != 1 || !strings.Contains(r.log.String(), "left=168h0m0s") {
 			t.Errorf("deletions are announced %d times: %s", n, r.log.String())
 		}
 		r.later(7*day - time.Hour)
 		if gone := r.deletes(2); len(gone) > 0 {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want none", gone)
 		}
 		r.wants("a b c")
 		r.later(time.Hour)
 		if gone := r.deletes(2); fmt.Sprint(gone) != "[0 1]" {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[0 1]")
 		}
 		r.wants("c")
 		if !strings.Contains(r.log.String(), "files=2 bytes=4 first=a last=b") {
 			t.Error(r.log.String())
 		}
-		r.deletes(everything) // c is below the mark now
+		r.deletes(everything) // now c is below the mark, too
 		r.later(6 * day)
 		r.deletes(everything)
 		r.wants("c")
 		r.later(day)
 		if gone := r.deletes(everything); fmt.Sprint(gone) != "[0 1 2]" {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted, want %v", gone, "[0 1 2]")
 		}
 		r.wants("")
 		for range 2 {
 			r.expect("") // nothing is listed again
 			r.start()
 			if gone := r.deletes(everything); len(gone) > 0 {
-				t.Errorf("%v are told to be gone before it was looked", gone)
+				t.Errorf("segments %v are reported as deleted before the first look", gone)
 			}
 			r.expect("")
 			if gone := r.deletes(everything); fmt.Sprint(gone) != "[0 1 2]" {
-				t.Errorf("another process tells that %v are gone", gone)
+				t.Errorf("another process reports segments %v as deleted, want [0 1 2]", gone)
 			}
 		}
 	})
@@ -133,7 +132,7 @@ func TestWithoutRetainNothingIsDeleted(t *testing.T) {
 	})
 }
 
-// A file stays for files.retain after it came, also if its records were settled before.
+// A file stays until files.retain has passed since it came, even if its records were settled before.
 func TestAYoungFileIsNotDeleted(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{})
@@ -146,7 +145,7 @@ func TestAYoungFileIsNotDeleted(t *testing.T) {
 	})
 }
 
-// The ledger may have a part of a file only: the rest is listed, and not stored yet.
+// The ledger may have only a part of a file, because the rest is listed but not stored yet.
 func TestAFileWithSegmentsThatTheLedgerDoesNotHaveIsNotDeleted(t *testing.T) {
 	r := &remembering{T: t, dir: t.TempDir(), now: time.Now().Add(-10_000 * time.Hour), read: map[string]int{}}
 	r.spec = Spec{Retain: week}
@@ -172,25 +171,25 @@ func TestAFileWithSegmentsThatTheLedgerDoesNotHaveIsNotDeleted(t *testing.T) {
 		r.deletes(everything)
 		r.wants("a.csv")
 	}
-	r.start() // the ledger has not all of it
+	r.start() // the ledger still has only a part of the file
 	r.src.blocks.segment = 64
 	r.src.list.growing.full = 1
 	r.deletes(everything)
 	r.later(30 * day)
 	r.deletes(everything)
 	r.wants("a.csv")
-	if err := r.src.look(t.Context(), time.Now()); err != nil { // it is found, and not gone on with
+	if err := r.src.look(t.Context(), time.Now()); err != nil { // finds the file, but lists no more of it
 		t.Fatal(err)
 	}
 	g := &r.src.list.growing // as if this had begun long ago
 	g.wall, g.began = g.wall.Add(-30*day), g.began.Add(-30*day)
-	for range 2 { // the first one finds out when it came
+	for range 2 { // the first call finds out when the file came
 		r.deletes(everything)
 		r.wants("a.csv")
 	}
 	r.looks()
 	for range 2 {
-		r.deletes(r.ledger[len(r.ledger)-1].ID) // its end is needed
+		r.deletes(r.ledger[len(r.ledger)-1].ID) // the last segment of the file is still needed
 		r.later(30 * day)
 	}
 	r.wants("a.csv")
@@ -262,17 +261,17 @@ func TestOverlapIsRecognised(t *testing.T) {
 		{spec("s3://lake/clicks", "."), spec("s3://lake2/clicks", "."), false},
 	} {
 		if c.a.DeletesOf(c.b) != c.want || c.b.DeletesOf(c.a) != c.want {
-			t.Errorf("%s %q and %s %q: want %t", c.a.Root, c.a.Paths, c.b.Root, c.b.Paths, c.want)
+			t.Errorf("%s %q and %s %q overlap: want %t", c.a.Root, c.a.Paths, c.b.Root, c.b.Paths, c.want)
 		}
 	}
 	kept := spec("/data", ".")
 	kept.Retain = 0
 	if kept.DeletesOf(spec("/data", ".")) || !spec("/data", ".").DeletesOf(kept) {
-		t.Error("files.retain decides who deletes")
+		t.Error("of two datasets, only the one with files.retain must count as deleting the other's files")
 	}
 }
 
-// What has no record, or was never read, is not deleted.
+// A file without a record, or that was never read, is not deleted.
 func TestOtherFilesStay(t *testing.T) {
 	places(t, func(t *testing.T, place writable) {
 		r := retains(t, place, Spec{Remember: week, Complete: completeSuccess})
@@ -299,8 +298,8 @@ func TestOtherFilesStay(t *testing.T) {
 	})
 }
 
-// A file that an earlier master listed in part may be too young for the next one. Then its
-// rest is listed after other files.
+// A file that an earlier master listed in part may be too young for the next master. Then its rest is
+// listed after other files.
 func TestAFileWhoseRestWasListedAfterOthersIsNotDeleted(t *testing.T) {
 	r := &remembering{T: t, dir: t.TempDir(), now: time.Now().Add(-10_000 * time.Hour), read: map[string]int{}}
 	r.spec = Spec{Retain: week}
@@ -328,7 +327,7 @@ func TestAFileWhoseRestWasListedAfterOthersIsNotDeleted(t *testing.T) {
 	r.ledger = segs
 	put("y/b.csv", row)
 	put("y/_SUCCESS", "")
-	r.spec.Complete = completeSuccess // it may change
+	r.spec.Complete = completeSuccess // allowed: this setting may change
 	r.start()
 	r.src.blocks.segment = 1 << 20
 	r.expect("y/b.csv")
@@ -336,24 +335,24 @@ func TestAFileWhoseRestWasListedAfterOthersIsNotDeleted(t *testing.T) {
 	r.expect("x/a.csv")
 	b, rest := r.ledger[2].ID, r.ledger[3].ID
 	for range 3 {
-		r.deletes(b) // b and what follows it is needed
+		r.deletes(b) // b and the segments after it are needed
 		r.later(30 * day)
 	}
 	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS y/b.csv")
 	for range 3 {
 		if gone := r.deletes(rest); fmt.Sprint(gone) != "[]" && fmt.Sprint(gone) != fmt.Sprint([]int64{b}) {
-			t.Errorf("%v are told to be gone", gone)
+			t.Errorf("segments %v are reported as deleted", gone)
 		}
 		r.later(30 * day)
 	}
 	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS")
 	r.deletes(everything)
 	r.later(3 * day)
-	r.deletes(everything) // the time of all of it is that of its rest
+	r.deletes(everything) // for the whole file, the time of its last segment counts
 	r.wants("x/_SUCCESS x/a.csv y/_SUCCESS")
 	r.later(5 * day)
 	if gone := r.deletes(everything); fmt.Sprint(gone) != fmt.Sprint([]int64{segs[0].ID, segs[1].ID, b, rest}) {
-		t.Errorf("%v are told to be gone", gone)
+		t.Errorf("segments %v are reported as deleted, want %v", gone, fmt.Sprint([]int64{segs[0].ID, segs[1].ID, b, rest}))
 	}
 	r.wants("x/_SUCCESS y/_SUCCESS")
 }

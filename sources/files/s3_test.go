@@ -22,7 +22,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// server is a real S3 server for all tests here.
+// server is a real S3 server for all tests of this package.
 var server *testbroker.S3
 
 func TestMain(m *testing.M) {

@@ -49,7 +49,7 @@ func openTables(t *testing.T, dir string, known []sources.Segment) *Source {
 	return s
 }
 
-// idsOf reads a range; it checks that positions follow each other.
+// idsOf reads the rest of a range from begin on, and checks that positions follow each other.
 func idsOf(s *Source, g sources.Segment, from, to, begin int64) ([]int64, error) {
 	ctx := context.Background()
 	r := sources.Range{Partition: s.partition, Segment: g.ID, Start: from, End: to}
@@ -65,7 +65,7 @@ func idsOf(s *Source, g sources.Segment, from, to, begin int64) ([]int64, error)
 		err := cur.Next(ctx, &b)
 		if err == io.EOF {
 			if at != to {
-				return ids, errors.New("the last record does not reach the range's end")
+				return ids, errors.New("the last record does not reach the end of the range")
 			}
 			return ids, nil
 		}
@@ -125,7 +125,7 @@ func TestHoweverRowsAreSplitTheyAreTheSame(t *testing.T) {
 				}
 				for _, id := range ids {
 					if id != next {
-						t.Fatalf("row %d comes where %d should", id, next)
+						t.Fatalf("read row %d, want row %d", id, next)
 					}
 					next++
 				}
@@ -214,7 +214,7 @@ func TestARowOverTheLimitIsToldWithFileGroupAndColumn(t *testing.T) {
 		}
 	}
 	next, passed := int64(0), 0
-	for next < 300 { // row by row: each is given, or told
+	for next < 300 { // read row by row: each row comes, or is named in an error
 		ids, err := idsOf(s, segs[0], next, 300, next)
 		for _, id := range ids {
 			if id != next {
@@ -233,7 +233,7 @@ func TestARowOverTheLimitIsToldWithFileGroupAndColumn(t *testing.T) {
 	}
 }
 
-// A file was listed in part when the master stopped, and is another one when it starts again.
+// A file was listed in part when the master stopped. When the master starts again, another file has its name.
 func TestAParquetFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	dir := tableFolder(t)
 	segs, err := openTables(t, dir, nil).Segments(t.Context(), "files:d", -1, 100)
@@ -264,7 +264,7 @@ func TestAParquetFileThatWasListedInPartAndIsAnotherOneIsNamed(t *testing.T) {
 	}
 }
 
-// The footer says that each value of a wanted field has -8 bytes.
+// A footer that says that values of a wanted field have -8 bytes is refused.
 func TestAParquetFileWithAValueLengthBelowZeroIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	b, err := os.ReadFile("../../internal/parquet/testdata/default.parquet")
@@ -273,7 +273,7 @@ func TestAParquetFileWithAValueLengthBelowZeroIsNamed(t *testing.T) {
 	}
 	field := "\x15\x0e\x15\x10\x15\x02\x18\x05fixed" // a type, a length of 8, optional, a name
 	if bytes.Count(b, []byte(field)) != 1 {
-		t.Fatal("the test's file is another one")
+		t.Fatal("the footer of the test's file does not have the expected field")
 	}
 	b = bytes.Replace(b, []byte(field), []byte("\x15\x0e\x15\x0f\x15\x02\x18\x05fixed"), 1)
 	if err := os.WriteFile(filepath.Join(dir, "hostile.parquet"), b, 0o600); err != nil {
@@ -294,8 +294,8 @@ func TestAParquetFileWithAValueLengthBelowZeroIsNamed(t *testing.T) {
 	}
 }
 
-// A cursor whose context ended in the middle of a batch goes on with another one, and gives
-// each row once, whole.
+// A cursor whose context ended in the middle of a batch goes on with another context. Each row comes once,
+// and whole.
 func TestACursorOfATableGoesOnAfterItWasCalledOff(t *testing.T) {
 	s := openTables(t, tableFolder(t), nil)
 	segs, err := s.Segments(t.Context(), s.partition, -1, 100)
@@ -319,7 +319,7 @@ func TestACursorOfATableGoesOnAfterItWasCalledOff(t *testing.T) {
 			case err == io.EOF:
 				return rows, calledOff
 			case err != nil:
-				t.Fatalf("called off after %d looks: %v", left, err)
+				t.Fatalf("with a context that ends after %d checks: %v", left, err)
 			}
 			for i := range b.Len() {
 				if b.Rec(i).Offset != int64(len(rows)) {
@@ -336,18 +336,18 @@ func TestACursorOfATableGoesOnAfterItWasCalledOff(t *testing.T) {
 	for left := 0; ; left++ {
 		got, calledOff := read(left)
 		if !slices.Equal(got, want) {
-			t.Fatalf("called off after %d looks: %d rows, or others", left, len(got))
+			t.Fatalf("with a context that ended after %d checks, the %d rows differ from those of one read", left, len(got))
 		}
 		if !calledOff {
 			if left < 6 {
-				t.Errorf("it looks at its context %d times", left)
+				t.Errorf("the cursor checks its context only %d times", left)
 			}
 			return
 		}
 	}
 }
 
-// cellsOf are the values of a row.
+// cellsOf returns the values of a row.
 func cellsOf(c *sources.Column, row int) (cells [][]byte) {
 	slot, end := row, row+1
 	if c.List {
@@ -379,8 +379,8 @@ func cellsOf(c *sources.Column, row int) (cells [][]byte) {
 	return cells
 }
 
-// The batch of a lease that ended is filled by the next one: it has the columns then, with their
-// memory, and no dictionary of the file that was read.
+// The batch of a lease that has ended is filled for the next lease. Until then it keeps its columns and
+// their memory, but no dictionary of the file that was read.
 func TestABatchKeepsTheMemoryOfItsColumnsAtTheEnd(t *testing.T) {
 	s := openTables(t, tableFolder(t), nil)
 	ctx := context.Background()

@@ -14,7 +14,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// tfrecordHarness: every third record holds what looks like a TFRecord of its own.
+// tfrecordHarness writes TFRecords. Every third one contains bytes that look like a TFRecord.
 func tfrecordHarness(b blocks) sourcetest.Harness {
 	h := harness(Framing{Kind: TFRecord, EmptyLines: true}, "", "", "fast", b)
 	h.Encode = func(rng *rand.Rand, text []byte) []byte {
@@ -44,7 +44,7 @@ func TestZstdTFRecordsPassTheSuite(t *testing.T) {
 	sourcetest.Run(t, packedHarness(tfrecordHarness(defaultBlocks), ".zst", packZstd))
 }
 
-// The record that TensorFlow's TFRecordWriter makes of "hello": the CRCs are its own.
+// want is the record that TensorFlow's TFRecordWriter wrote for "hello", with its CRCs.
 func TestATFRecordIsWhatTensorFlowWrites(t *testing.T) {
 	want := []byte("\x05\x00\x00\x00\x00\x00\x00\x00\xea\xb2\x04\x3e" + "hello" + "\xbb\x1f\x1c\x19")
 	if got := tfrecord.Append(nil, []byte("hello")); !bytes.Equal(got, want) {
@@ -93,13 +93,13 @@ func TestADamagedTFRecordIsToldWithFileAndOffset(t *testing.T) {
 				if !ok || alone.Start != 2*size || alone.Next != 3*size || alone.Size != 8 || len(alone.Value) != 8 {
 					t.Errorf("%s: %+v, %v", c.name, alone, ok)
 				}
-				last := segs[len(segs)-1] // and those after it are read
+				last := segs[len(segs)-1] // the records after the damaged one can be read
 				some, err := readRange(t, s, last, max(alone.Next, last.Start), last.End)
 				if err != nil || len(some) == 0 || some[len(some)-1].Next != int64(len(content)) {
 					t.Errorf("%s: then %v, %v", c.name, some, err)
 				}
 			} else if _, ok := sources.StandsAlone(err); ok {
-				t.Errorf("%s: the next record is known", c.name)
+				t.Errorf("%s: the place of the next record counts as known", c.name)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestAFileThatIsNoTFRecordIsTold(t *testing.T) {
 	}
 }
 
-// FuzzTFRecord: whatever the bytes, records or an error, and the same in two parts.
+// FuzzTFRecord reads any bytes as records or an error, and checks that two parts give the same.
 func FuzzTFRecord(f *testing.F) {
 	two := tfrecord.Append(tfrecord.Append(nil, []byte("one")), []byte("another one"))
 	f.Add(two, uint16(7), uint8(3))
@@ -155,17 +155,16 @@ func FuzzTFRecord(f *testing.F) {
 			compareParts(t, whole, append(left, right...))
 			for _, r := range whole {
 				if !bytes.Contains(content, tfrecord.Append(nil, r.Value)) {
-					t.Fatalf("no record %q", r.Value)
+					t.Fatalf("%q was read, but no such record is there", r.Value)
 				}
 			}
 		}
 	})
 }
 
-// A read may end with the last byte of what a file unpacks to, and then nobody knows yet
-// that it was the last one.
+// A read may end exactly at the last unpacked byte. Then the reader does not know yet that it was the last.
 func TestCompressedTFRecordsThatEndWithAReadAreWhole(t *testing.T) {
-	const size = 25 // of a record; 100 bytes are read at once
+	const size = 25 // bytes of a record; the source reads 100 bytes at once
 	data := bytes.Repeat([]byte("x"), size-tfrecord.Head-tfrecord.Tail)
 	for n := range 4 {
 		for _, records := range []int{4, 400, 60_000} { // looking at how a file begins finds the end of a small one

@@ -24,7 +24,7 @@ func pointsIn(t *testing.T, tr *trimmer, file uint64) *pointsOf {
 	return newPoints(tr, gzipCodec, identity{Size: 1 << 30, Print: file}, slog.New(slog.DiscardHandler))
 }
 
-// stored is how many bytes lie in the cache.
+// stored returns how many bytes the cache has.
 func stored(t *testing.T, cache string) (bytes int64) {
 	t.Helper()
 	err := filepath.WalkDir(cache, func(_ string, d fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func stored(t *testing.T, cache string) (bytes int64) {
 	return bytes
 }
 
-// A Source of a folder that grows stays open for as long as its process lives.
+// The Source of a growing folder stays open as long as its process runs, so points must be trimmed meanwhile.
 func TestRestartPointsStayBelowTheLimitWhileASourceIsOpen(t *testing.T) {
 	rng, cache := rngOf(t), t.TempDir()
 	dir := t.TempDir()
@@ -57,12 +57,12 @@ func TestRestartPointsStayBelowTheLimitWhileASourceIsOpen(t *testing.T) {
 			p.note(pointAt(rng, int64(i+1)*pointsEvery))
 		}
 		if most := s.trimmer.limit + s.trimmer.limit/trimShare + 36<<10; stored(t, cache) > most {
-			t.Fatalf("after %d files the points take %d bytes, and at most %d were expected", file+1, stored(t, cache), most)
+			t.Fatalf("after %d files the points take %d bytes, want at most %d", file+1, stored(t, cache), most)
 		}
 		if at := p.before(5 * pointsEvery); at.Out != 4*pointsEvery {
-			t.Fatalf("of the file that was read last the best point is %d", at.Out)
+			t.Fatalf("the nearest point of the file that was read last is at %d", at.Out)
 		}
-		// The clock of the file system may not tell folders apart that were used one after the other.
+		// Folders that are used one right after the other may get the same time from the file system.
 		at := time.Now().Add(time.Duration(file-100) * time.Hour)
 		if err := os.Chtimes(p.folder, at, at); err != nil {
 			t.Fatal(err)
@@ -82,11 +82,11 @@ func TestRestartPointsOfFilesReadLongestAgoAreDeletedFirst(t *testing.T) {
 		}
 		all = append(all, p)
 	}
-	// The oldest one is read from by another process.
+	// Another process reads with the oldest points, so they are not the oldest any more.
 	if at := pointsIn(t, tr, 0).before(2 * pointsEvery); at.Out != pointsEvery {
-		t.Fatalf("the point is %d", at.Out)
+		t.Fatalf("the nearest point is at %d", at.Out)
 	}
-	tr.limit = 80 << 10 // two of them
+	tr.limit = 80 << 10 // room for two points
 	tr.trim()
 	for file, p := range all {
 		_, err := os.Stat(p.folder)
@@ -94,9 +94,9 @@ func TestRestartPointsOfFilesReadLongestAgoAreDeletedFirst(t *testing.T) {
 			t.Errorf("points of file %d: %v", file, err)
 		}
 	}
-	// One that is trimmed away under a reading is made again.
+	// A point that is trimmed while its file is being read is made again.
 	all[1].note(pointAt(rng, 2*pointsEvery))
 	if at := all[1].before(2 * pointsEvery); at.Out != 2*pointsEvery {
-		t.Errorf("the point is %d", at.Out)
+		t.Errorf("the nearest point is at %d", at.Out)
 	}
 }

@@ -24,7 +24,7 @@ func rngOf(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// openPacked writes a file and opens what it unpacks to.
+// openPacked writes a compressed file and opens its unpacked content.
 func openPacked(t testing.TB, name string, packed []byte, c codec, cache string) *unpacked {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -62,8 +62,8 @@ func TestEveryRestartPointGivesTheRestOfTheContent(t *testing.T) {
 		if least := 3; len(places) < least {
 			t.Errorf("%v: only %d points", c, len(places))
 		}
-		// Another process finds the same points; each gives the same rest, checked by the
-		// CRC of each member.
+		// Another process finds the same points. Reading from each gives the same rest, whose CRC is checked
+		// in each member.
 		again := openPacked(t, "a", packed, c.codec, cache)
 		if len(again.points.places) == 0 {
 			t.Errorf("%v: no point was stored", c)
@@ -94,8 +94,8 @@ func TestEveryRestartPointGivesTheRestOfTheContent(t *testing.T) {
 	}
 }
 
-// Writers such as pigz end their blocks with an empty stored one, and text that cannot be
-// packed lies in stored blocks.
+// Writers such as pigz end their blocks with an empty stored block. Text that does not compress is in
+// stored blocks.
 func TestRestartPointsAfterStoredBlocksGiveTheRestOfTheContent(t *testing.T) {
 	rng := rngOf(t)
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -197,11 +197,11 @@ func TestADamagedOrMissingRestartPointIsMadeAgain(t *testing.T) {
 		}
 	}
 	if now, _ := filepath.Glob(filepath.Join(cache, "points", "*", "*")); len(now) < len(names)-1 {
-		t.Errorf("%d points are there, there were %d", len(now), len(names))
+		t.Errorf("there are %d points, want %d as before", len(now), len(names))
 	}
 }
 
-// readFolder lists and reads all of a folder.
+// readFolder lists and reads a whole folder.
 func readFolder(t *testing.T, dir string, spec Spec, framing Framing) ([]string, error) {
 	t.Helper()
 	spec.Root, spec.MaxRecord, spec.Verify = dir, 1<<20, "fast"
@@ -213,7 +213,7 @@ func readFolder(t *testing.T, dir string, spec Spec, framing Framing) ([]string,
 	return readSource(s)
 }
 
-// readSource lists and reads all of a source.
+// readSource lists and reads a whole source.
 func readSource(s *Source) ([]string, error) {
 	var records []string
 	ctx := context.Background()
@@ -331,7 +331,7 @@ func TestTheLineOfARecordInACompressedFileIsKnown(t *testing.T) {
 	}
 	f := Spec{Root: dir}
 	if got := f.Place(&dataset.Spec{Decode: dataset.DecodeSpec{Format: "tsv", Quote: dataset.NoQuote}}, "a.tsv.gz", 8); got != "a.tsv.gz:3" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "a.tsv.gz:3")
 	}
 }
 
@@ -355,7 +355,7 @@ func TestAMasterThatStartsAgainGoesOnListingACompressedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 1 { // smaller than a header may be: its length is known at once
+	if len(all) != 1 { // its length is known at once, because it is smaller than a header may be
 		t.Fatalf("%d segments", len(all))
 	}
 	big := logLines(rngOf(t), 3<<20)
@@ -381,7 +381,7 @@ func TestAMasterThatStartsAgainGoesOnListingACompressedFile(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, reading ends, and what it gives in pieces is what it gives in one.
+// FuzzUnpack checks that reading any bytes ends, and that reading in pieces gives the same as reading at once.
 func FuzzUnpack(f *testing.F) {
 	text := []byte(strings.Repeat("some text, ", 100))
 	for n := range 6 {
@@ -405,7 +405,7 @@ func FuzzUnpack(f *testing.F) {
 		}
 		all, err := read(0)
 		if err != nil && err != io.EOF && !errors.As(err, new(*damage)) {
-			t.Fatalf("%v is no error of a damaged file", err)
+			t.Fatalf("the error is %v, want one of a damaged file", err)
 		}
 		part, again := read(int64(from))
 		if err == io.EOF && again != io.EOF || err != nil && err != io.EOF && again == nil {

@@ -24,7 +24,7 @@ func mkfifo(t *testing.T, name string) {
 	}
 }
 
-// edit changes a file in the way that its name says.
+// edit is a way to change a file.
 var edits = []struct {
 	name string
 	full bool // only verify: full must see it
@@ -79,7 +79,7 @@ func TestAFileThatChangedAfterItWasPlannedIsToldWithRangeAndFile(t *testing.T) {
 				_, err := readRange(t, s, segs[0], 100, 200)
 				if e.full && verify == "fast" {
 					if err != nil {
-						t.Errorf("fast looks at the ends only, and says %v", err)
+						t.Errorf("verify: fast looks only at the ends, but returns %v", err)
 					}
 					return
 				}
@@ -212,14 +212,14 @@ func TestAFileIsHashedOnceUntilItIsTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := s.verified.of(st); d.hasPrint || d.hasFull {
-		t.Error("a file of this instant is trusted not to change in it")
+		t.Error("the hash of a file that was just changed is kept, although the file may change again in the same instant")
 	}
-	st.Touched, st.Modified = 1, 1 // as if it had rested since 1970
+	st.Touched, st.Modified = 1, 1 // as if it had not changed since 1970
 	if _, _, err := s.verified.prints(t.Context(), f, st, true); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.verified.of(st); !d.hasPrint || !d.hasFull {
-		t.Error("a file that rests is hashed again and again")
+		t.Error("the hash of a file that has not changed for long is not kept")
 	}
 	st.Touched = 2
 	if _, _, err := s.verified.prints(t.Context(), brokenFile(t, f), st, false); err == nil {
@@ -227,7 +227,7 @@ func TestAFileIsHashedOnceUntilItIsTouched(t *testing.T) {
 	}
 }
 
-// The clock of the bubble shows the year 2000, so the file is of the far future.
+// The clock of the synctest bubble shows the year 2000, so the file's time is in the far future.
 func TestAFileIsHashedOnceAlsoWhenTheClockWasSetBack(t *testing.T) {
 	dir := tree(t, map[string]string{"f": strings.Repeat("0123456\n", 1000)})
 	s := lineSource(t, Options{Spec: spec(dir)})
@@ -254,12 +254,12 @@ func TestAFileIsHashedOnceAlsoWhenTheClockWasSetBack(t *testing.T) {
 			time.Sleep(settledFor + time.Millisecond)
 		}
 		if _, _, err := s.verified.prints(t.Context(), brokenFile(t, f), st, true); err != nil {
-			t.Errorf("a file that rests is hashed again: %v", err)
+			t.Errorf("a file that has not changed was hashed again: %v", err)
 		}
 	})
 }
 
-// brokenFile is a closed file: reading it fails.
+// brokenFile returns a file that is closed, so that reading it fails.
 func brokenFile(t *testing.T, f file) file {
 	t.Helper()
 	other, err := os.Open(f.(localFile).Name())
@@ -337,8 +337,8 @@ func TestARecordOfExactlyTheLimitIsRead(t *testing.T) {
 	}
 }
 
-// A file of 100 GB, as good as all of it a hole, is opened in its middle; were
-// more than the range read, this would take minutes.
+// A file of 100 GB, nearly all of it a hole, is opened in its middle. If more than the range were read,
+// this would take minutes.
 func TestAShardInTheMiddleOfAHundredGigabytesIsOpenedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	middle := sparse(t, dir, 100<<30)

@@ -20,7 +20,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// encoded is a batch as another library writes it.
+// encoded is a batch that another library has encoded.
 func encoded(t testing.TB, base int64, attributes protocol.Attributes, values ...string) []byte {
 	t.Helper()
 	records := make([]protocol.Record, len(values))
@@ -34,7 +34,7 @@ func encoded(t testing.TB, base int64, attributes protocol.Attributes, values ..
 	if _, err := set.WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
-	batch := b.Bytes()[4:] // behind the size of the set
+	batch := b.Bytes()[4:] // after the size of the set
 	binary.BigEndian.PutUint64(batch, uint64(base))
 	return batch
 }
@@ -115,7 +115,7 @@ func TestSnappyIsReadWithAndWithoutJavasFrames(t *testing.T) {
 	}
 }
 
-// A few bytes that decompress to very many do not take the process's memory.
+// A few bytes that decompress to very many are refused, and do not use up the memory of the process.
 func TestABatchThatDecompressesToTooMuchIsRefused(t *testing.T) {
 	for codec := protocol.Attributes(1); codec < 5; codec++ {
 		b := encoded(t, 0, codec, strings.Repeat("x", 4<<20))
@@ -183,7 +183,7 @@ func TestAnswersThatAreCutShortAreErrors(t *testing.T) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	if f.parted {
-		t.Errorf("it parts at %d", f.partedAt)
+		t.Errorf("the logs part at offset %d", f.partedAt)
 	}
 	tagged := append([]byte{}, w.b[:len(w.b)-2]...)
 	tagged = append(tagged, 2, 1, 3, 9, 9, 9, 0, 13, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 3, 232, 0, 0) // tag 1, then tag 0: epoch 4, offset 1000
@@ -191,9 +191,9 @@ func TestAnswersThatAreCutShortAreErrors(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if string(f.buf[f.from:f.from+7]) != "records" {
-		t.Error("records are elsewhere")
+		t.Error("the records are at another place of the answer")
 	}
-	for n := range len(w.b) - 2 { // nothing that matters is in the last tags
+	for n := range len(w.b) - 2 { // the last two bytes are tags, which do not matter
 		if _, err := parseFetch(&reader{b: w.b[:n]}, p); err == nil {
 			t.Fatalf("the first %d of %d bytes are an answer", n, len(w.b))
 		}
@@ -222,7 +222,7 @@ func TestAbortedRecordsAreThoseOfOpenAbortedTransactions(t *testing.T) {
 		records []byte
 		skip    bool
 	}{
-		{data(p, 0), nil, false}, // before its transaction: an older one that was committed
+		{data(p, 0), nil, false}, // of an earlier transaction, which was committed
 		{data(p, 1), nil, true},
 		{data(q, 2), nil, false},
 		{data(q, 3), nil, true},
@@ -240,8 +240,8 @@ func TestAbortedRecordsAreThoseOfOpenAbortedTransactions(t *testing.T) {
 	}
 }
 
-// io.EOF is how a cursor says that a range is read. A connection that ended must
-// never say so, however deep it is wrapped.
+// A cursor returns io.EOF at the end of its range. So the error of a connection that has ended must not be
+// io.EOF, however deep that is wrapped.
 func TestAConnectionThatEndedIsNotTheEndOfARange(t *testing.T) {
 	c := newClient(&Options{Brokers: []string{"127.0.0.1:1"}})
 	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, fmt.Errorf("reading: %w", io.EOF),
@@ -249,12 +249,12 @@ func TestAConnectionThatEndedIsNotTheEndOfARange(t *testing.T) {
 		got := c.explain(t.Context(), err)
 		var again *sources.Temporary
 		if errors.Is(got, io.EOF) || !errors.As(got, &again) {
-			t.Errorf("%v is told as %v", err, got)
+			t.Errorf("%v becomes %v, which counts as io.EOF", err, got)
 		}
 	}
 }
 
-// Whatever bytes come, the walk ends, stays in its memory and keeps offsets in order.
+// FuzzBatches checks for any bytes that the walk ends, stays in its memory, and keeps offsets in order.
 func FuzzBatches(f *testing.F) {
 	for codec := range protocol.Attributes(5) {
 		f.Add(encoded(f, 7, codec, "a", "bb", "ccc"), true)
@@ -291,20 +291,20 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if got, err := parseFetch(&reader{b: b}, partition{}); err == nil && len(got.records) > len(b) {
-			t.Fatal("records that are not there")
+			t.Fatal("the records reach beyond the answer")
 		}
 		_ = parseFetches(&reader{b: b}, func(_ headKey, got *fetched) {
 			if len(got.records) > len(b) {
-				t.Fatal("records that are not there")
+				t.Fatal("the records reach beyond the answer")
 			}
 		})
 		_, topics := parseMetadata(&reader{b: b})
 		if len(topics) > len(b) {
-			t.Fatal("topics that are not there")
+			t.Fatal("more topics than the answer has bytes for")
 		}
 		if sizes := map[string]int64{}; len(b) > 0 {
 			if parseLogDirs(&reader{b: b}, sizes); len(sizes) > len(b) {
-				t.Fatal("sizes of partitions that are not there")
+				t.Fatal("more partitions than the answer has bytes for")
 			}
 		}
 		_, _, _ = parseEpochEnd(&reader{b: b})
@@ -314,11 +314,11 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// Memory goes from an answer to the batch that is made of it, and from a closed
-// cursor to the next one: never to both.
+// The memory of an answer goes to the batch that is made of it, or from a closed cursor to the next cursor,
+// but never to both.
 func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
 	for name, c := range map[string]struct {
-		from int64 // the batch holds offsets 0 to 5, and a record at 0
+		from int64 // the batch has offsets 0 to 5, and one record, at 0
 		want error
 		kept bool
 	}{
@@ -334,7 +334,7 @@ func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
 			cur.ahead <- answer{offset: c.from, fetched: &fetched{stable: 6, records: b, buf: b}}
 			var into sources.Batch
 			if err := cur.Next(t.Context(), &into); err != c.want {
-				t.Fatal(err)
+				t.Fatalf("got %v, want %v", err, c.want)
 			}
 			if err := cur.Close(); err != nil {
 				t.Fatal(err)
@@ -350,12 +350,12 @@ func TestMemoryThatABatchHoldsIsNotGivenToTheNextCursor(t *testing.T) {
 	}
 }
 
-// The checksum of a batch does not cover its base offset. Without a check of their order, a
-// batch whose offset is damaged hides itself or the batches after it.
+// The checksum of a batch does not cover its base offset. If their order were not checked, a batch with a
+// damaged offset would hide itself, or the batches after it.
 func TestBatchesThatAreNotInOrderAreDamagedAndNoneOfThemIsHandedOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		bases []int64
-		says  string // "": all are handed out
+		says  string // the error; "": all are handed out
 	}{
 		"in order":               {[]int64{7, 8, 9}, ""},
 		"the second goes back":   {[]int64{7, 1, 9}, "begins at offset 1 comes after offset 7"},
@@ -393,7 +393,7 @@ func TestBatchesThatAreNotInOrderAreDamagedAndNoneOfThemIsHandedOut(t *testing.T
 	}
 }
 
-// BenchmarkWalk is headers, checksums and records of a fetch of two batches, in place.
+// BenchmarkWalk reads headers, checksums and records of a fetch of two batches, in place.
 func BenchmarkWalk(b *testing.B) {
 	values := make([]string, 1000)
 	for i := range values {

@@ -69,7 +69,7 @@ func newTopic(t testing.TB, b *testbroker.Broker, partitions int, config map[str
 	return name
 }
 
-// message is one record to be produced; the library's own are read only once.
+// message is one record to produce. The library's own records can be read only once.
 type message struct {
 	key, value []byte
 	headers    []kafkago.Header
@@ -112,7 +112,7 @@ func put(t testing.TB, client *kafkago.Client, topic string, partition int, code
 		if err == nil {
 			return
 		}
-		// Only what says that nothing was written is tried again.
+		// Try again only after an error that says that nothing was written.
 		if !errors.Is(err, kafkago.NotLeaderForPartition) && !errors.Is(err, kafkago.UnknownTopicOrPartition) || time.Now().After(deadline) {
 			t.Fatalf("producing to %s/%d: %v", topic, partition, err)
 		}

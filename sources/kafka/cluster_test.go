@@ -19,7 +19,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// leads waits until a broker leads the only partition with so many in sync.
+// leads waits until a broker leads the only partition, with so many replicas in sync.
 func leads(t *testing.T, b *testbroker.Broker, topic string, id, inSync int) {
 	t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
@@ -37,8 +37,8 @@ func leads(t *testing.T, b *testbroker.Broker, topic string, id, inSync int) {
 	}
 }
 
-// TestLeadersMoveAndHeadsDiverge shares one cluster of three brokers between its
-// parts, because it takes long to start. Broker 1, the controller, leads nothing.
+// The parts of this test share one cluster of three brokers, because it takes long to start. Broker 1, the
+// controller, leads nothing.
 func TestLeadersMoveAndHeadsDiverge(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Brokers: 3})
 	if err != nil {
@@ -78,7 +78,7 @@ func leadersMove(t *testing.T, b *testbroker.Broker) {
 	moves := 0
 	r.whole(rng, loc, func(records int) {
 		switch {
-		case moves == 0 && records > n/4: // an orderly stop hands leadership over
+		case moves == 0 && records > n/4: // an orderly stop hands the leadership over
 			must(t, b.Node(2).Stop())
 			leads(t, b, topic, 3, 1)
 			must(t, b.Node(2).Start(t.Context()))
@@ -97,7 +97,7 @@ func leadersMove(t *testing.T, b *testbroker.Broker) {
 	t.Logf("opened again %d times", r.again)
 }
 
-// An election of a broker that was behind takes back what was read as committed.
+// If a broker that was behind is elected, records that were read as committed are gone.
 func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	topic := topicOn(t, b, map[string]string{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, 2, 3)
 	produce(t, b, topic, 0, 0, numbered(0, 1000, 100))
@@ -130,7 +130,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	if r.records != 1000 {
 		t.Errorf("%d records before it", r.records)
 	}
-	// The master's look at the head tells it too.
+	// The master notices it, too, when it looks at the head.
 	bounds, err := s.Bounds(context.WithoutCancel(t.Context()), []sources.PartitionID{whole.Partition})
 	if err != nil || !slices.ContainsFunc(bounds, func(b sources.Bounds) bool { return b.Head.Offset == 1000 }) {
 		t.Errorf("%+v (%v)", bounds, err)
@@ -138,8 +138,8 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	must(t, b.Node(2).Start(t.Context()))
 }
 
-// The head alone does not tell this election: when anybody looks again, the new leader's
-// log is longer than the old one.
+// This election cannot be noticed by the head alone, because at the next look the new leader's log is
+// longer than the old one.
 func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 	topic := topicOn(t, b, map[string]string{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, 2, 3)
 	produce(t, b, topic, 0, 0, numbered(0, 1000, 100))
@@ -179,9 +179,9 @@ func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 			t.Errorf("%s: replaced are %+v", name, found)
 		}
 		if found, err := s.Compare(t.Context()); err != nil || len(found) > 0 {
-			t.Errorf("%s: told again: %+v, %v", name, found, err)
+			t.Errorf("%s: reported again: %+v, %v", name, found, err)
 		}
-		// A reader that goes on where it has stopped is told by the broker.
+		// The broker tells a reader that goes on where it has stopped.
 		r := &reading{t: t, s: s, next: 1200}
 		rest := whole
 		rest.Start = 1200
@@ -196,7 +196,7 @@ func recordsReplaced(t *testing.T, b *testbroker.Broker) {
 		}
 	}
 
-	// An election that takes nothing back is no reason to stop.
+	// An election that loses no record stops nothing.
 	must(t, b.Node(2).Start(t.Context()))
 	leads(t, b, topic, 3, 2)
 	s := openFor(t, options(b, topic))

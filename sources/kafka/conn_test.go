@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// served runs serve for one connection that dial made.
+// served dials a server that runs serve for the connection.
 func served(t *testing.T, serve func(net.Conn)) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func served(t *testing.T, serve func(net.Conn)) net.Conn {
 	return c
 }
 
-// answerBytes is an answer to a request of ours of n bytes, with its size.
+// answerBytes is an answer of n bytes to a request of ours, after its size.
 func answerBytes(n int) []byte {
 	b := make([]byte, 4+n)
 	for i := range b {
@@ -45,8 +45,8 @@ func answerBytes(n int) []byte {
 	return b
 }
 
-// A small answer behind a large one is not waited for as if it were large, and a large
-// one may come in small pieces, each of which the broker has to send before the next.
+// A small answer after a large one comes at once: the reader does not wait for as many bytes again. A large
+// answer may come in small pieces, which the broker sends one after the other.
 func TestLargeAndSmallAnswersComeInTurn(t *testing.T) {
 	sizes := []int{5, 3<<20 + 1, 100, readPiece, readPiece + 1, 5, largeRead, largeRead + 5, 2 << 20, 4097}
 	c := served(t, func(c net.Conn) {
@@ -89,7 +89,7 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 		})
 		x := &exchange{request: []byte("ask"), limit: 4 << 20}
 		if err := x.over(c); !endOfConnection(err) {
-			t.Errorf("%d bytes came, then nothing: %v", there, err)
+			t.Errorf("%d bytes came, then the connection ended: %v", there, err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// A topic without a record is a piece without a segment; what has no end waits.
+// A bounded topic without a record has no segment. A live one has a segment, whose reader waits.
 func TestATopicWithoutARecordEndsAtOnceOrWaits(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
@@ -28,27 +28,27 @@ func TestATopicWithoutARecordEndsAtOnceOrWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if segs, err := s.Segments(t.Context(), parts[0], -1, 2); err != nil || len(segs) != 0 {
-		t.Errorf("segments of nothing: %v (%v)", segs, err)
+		t.Errorf("a topic without a record has segments %v (%v)", segs, err)
 	}
 	bounds, err := s.Bounds(t.Context(), parts)
 	if err != nil || bounds[0].Err != nil || bounds[0].Low != bounds[0].Head || !bounds[0].Bounded {
-		t.Errorf("bounds of nothing: %+v (%v)", bounds, err)
+		t.Errorf("a topic without a record has bounds %+v (%v)", bounds, err)
 	}
 	lines := tail(t, openFor(t, liveOptions(options(b, topic))))
 	select {
 	case text := <-lines:
-		t.Fatalf("%q comes out of nothing", text)
+		t.Fatalf("%q was read, but nothing was written", text)
 	case <-time.After(2 * tailWait * time.Millisecond):
 	}
 	all := numbered(0, 1, 0)
 	produce(t, b, topic, 0, 0, all)
 	if text := next(t, lines); text != string(all[0].value) {
-		t.Errorf("%q comes", text)
+		t.Errorf("%q was read, want the record that was written", text)
 	}
 }
 
-// A start that is still to come is the head of now: nothing of the past is read, and
-// what comes is, whatever its time.
+// A start in the future means the head as it is now: no earlier record is read, and each later one is,
+// whatever its time.
 func TestAStartInTheFutureIsNow(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
@@ -63,11 +63,11 @@ func TestAStartInTheFutureIsNow(t *testing.T) {
 	}
 }
 
-// A very large record is delivered, or named with the setting that lets it in; those
-// before it are delivered either way.
+// A very large record is delivered, or the error names it and the setting that allows it. Records before
+// it are delivered either way.
 func TestAHundredMegabytesAreOneRecordOrTooLarge(t *testing.T) {
-	// What a broker takes in one request is 100 MiB; it has the record in memory several
-	// times, and the one that other tests share would end of it.
+	// A broker takes up to 100 MiB in one request, and keeps the record in memory several times. That would
+	// end the broker that other tests share.
 	const large = 100_000_000
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{HeapMiB: 1536})
 	if err != nil {

@@ -22,7 +22,7 @@ func TestRunsOfOneEpochGrowTogetherAndTheOlderEpochCounts(t *testing.T) {
 		t.Errorf("%d runs are kept", n)
 	}
 	if last := int64(1000 + 10*(3*runsMost-1)); e.at("p", last+1) != 8 {
-		t.Error("the newest run is forgotten")
+		t.Error("the newest run of offsets was forgotten")
 	}
 }
 

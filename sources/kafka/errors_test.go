@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// The codes are those whose exceptions are RetriableException in Kafka's own client.
+// Answers with a code that Kafka's own client retries (RetriableException) are asked again.
 func TestAnswersThatPassAreAskedAgain(t *testing.T) {
 	c := &client{addr: kafkago.TCP("127.0.0.1:9092")}
 	for code, again := range map[kafkago.Error]bool{
@@ -31,8 +31,8 @@ func TestAnswersThatPassAreAskedAgain(t *testing.T) {
 	}
 }
 
-// A broker that is away says nothing about a range, so reading waits for it as long as it
-// takes. A code that is about the range, or a leader that moved, is tried three times.
+// A broker that is away says nothing about a range, so reading waits for it, however long it takes. An
+// error code about the range, or a leader that has moved, is tried three times.
 func TestABrokerThatIsAwayIsSaidToBe(t *testing.T) {
 	c := &client{transport: &kafkago.Transport{}}
 	for err, want := range map[error]bool{

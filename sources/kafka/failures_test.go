@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// reading does what an agent does: what is temporary is opened again where it was.
+// reading reads as an agent does: after a temporary error it opens another cursor where it was.
 type reading struct {
 	t       *testing.T
 	s       *Source
@@ -55,7 +55,7 @@ func (r *reading) attempt(rng sources.Range, loc []byte, between func(records in
 		}
 		for _, rec := range b.Recs {
 			if rec.Offset != r.next {
-				r.t.Fatalf("offset %d where %d was to come", rec.Offset, r.next)
+				r.t.Fatalf("read offset %d, want %d", rec.Offset, r.next)
 			}
 			r.next = rec.Next
 			r.records++
@@ -86,7 +86,7 @@ func TestABrokerThatIsDownIsWaitedForAndOneThatIsKilledInMidReadLosesNothing(t *
 		t.Errorf("listing while the broker is down: %v", err)
 	}
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %v to say so", took)
+		t.Errorf("the error came only after %v", took)
 	}
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)

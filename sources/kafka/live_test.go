@@ -19,7 +19,7 @@ func liveOptions(o Options) Options {
 	return o
 }
 
-// tail reads the one segment of partition 0 on and on, and gives the records' texts.
+// tail keeps reading the only segment of partition 0, and sends the texts of its records.
 func tail(t *testing.T, s *Source) <-chan string {
 	t.Helper()
 	parts, err := s.Partitions(t.Context())
@@ -75,8 +75,8 @@ func next(t *testing.T, from <-chan string) string {
 	}
 }
 
-// A tail gives what is committed when it is committed, in the log's order, and
-// nothing that a transaction took back.
+// A tail delivers records once they are committed, in the order of the log, and none of an aborted
+// transaction.
 func TestATailWaitsBelowAnOpenTransaction(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
@@ -91,12 +91,12 @@ func TestATailWaitsBelowAnOpenTransaction(t *testing.T) {
 		}
 	}
 	if got := w.line(); got != "open" {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, "open")
 	}
-	// A whole round of long polls brings nothing of what is open.
+	// A whole round of long polls brings no record of the open transaction.
 	select {
 	case got := <-records:
-		t.Fatalf("%s came, and its transaction is open", got)
+		t.Fatalf("%s came, but its transaction is still open", got)
 	case <-time.After(2 * tailWait * time.Millisecond):
 	}
 	if _, err := io.WriteString(w.in, "commit\n"); err != nil {
@@ -104,13 +104,13 @@ func TestATailWaitsBelowAnOpenTransaction(t *testing.T) {
 	}
 	for i, want := range w.list()[len(committed):] {
 		if got := next(t, records); got != want {
-			t.Fatalf("record %d behind the open transaction is %s, want %s", i, got, want)
+			t.Fatalf("record %d after the open transaction is %s, want %s", i, got, want)
 		}
 	}
 }
 
-// Where a tail begins at the head, that it waits there is told by the first answer,
-// which the broker does not keep back: until then no other partition is begun.
+// A tail that begins at the head says at its first answer that it waits. The broker must not hold that
+// answer back, because until then no other partition is begun.
 func TestATailTellsAtOnceThatItWaitsAtTheHead(t *testing.T) {
 	b := realBroker(t)
 	s := openWith(t, liveOptions(options(b, newTopic(t, b, 1, nil))), nil)
@@ -139,12 +139,12 @@ func TestATailTellsAtOnceThatItWaitsAtTheHead(t *testing.T) {
 		cancel()
 	})
 	if err := c.Next(ctx, &sources.Batch{}); ctx.Err() == nil || heads == 0 {
-		t.Errorf("told of the head %d times before the broker's wait was over (%v)", heads, err)
+		t.Errorf("the tail named the head %d times before the broker's wait was over (%v)", heads, err)
 	}
 }
 
-// Of a live topic what is there at start: latest is left out, and nothing of what is
-// added later, partitions included.
+// With start: latest, records that are in a live topic at the start are left out. Records and partitions
+// that are added later are read whole.
 func TestWhatJoinsALiveTopicIsReadFromItsBeginning(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
@@ -220,7 +220,7 @@ func TestALiveTopicThatIsDeletedOrMadeAgainIsNamed(t *testing.T) {
 	told("made again: its id is ")
 }
 
-// What is lost with a topic ends at the head that was seen, not where a lease ends.
+// If a topic is deleted, its lost records end at the last head that was seen, not at the end of a lease.
 func TestADeletedTopicIsToldUpToItsHead(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)

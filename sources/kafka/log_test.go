@@ -27,7 +27,7 @@ func numbered(from, n, size int) []message {
 	return all
 }
 
-// one is the only partition of a source and its first segment.
+// one returns the first segment of the source's only partition.
 func one(t *testing.T, s *Source) (sources.Range, []byte) {
 	t.Helper()
 	parts, err := s.Partitions(t.Context())
@@ -65,20 +65,20 @@ func TestRecordsDeletedBelowAndInsideARangeAreToldExactly(t *testing.T) {
 		want := r
 		want.Start, want.End = c.lostFrom, c.lostTo
 		if lost.Lost != want {
-			t.Errorf("told that %v is lost, want %v", lost.Lost, want)
+			t.Errorf("%v is reported as lost, want %v", lost.Lost, want)
 		}
 	}
 	r := whole
 	r.Start = 400
 	if got, err := sourcetest.Read(t.Context(), s, r, at(r), loc); err != nil || len(got) != 600 {
-		t.Errorf("what is left: %d records, %v", len(got), err)
+		t.Errorf("reading the records that are left: %d records, %v", len(got), err)
 	}
-	// A new plan begins where the log does, and one that names a lost offset is refused.
+	// A new dataset begins where the log begins. A start at a lost offset is refused.
 	o := options(b, topic)
 	fresh := openWith(t, o, nil)
 	defer fresh.Close()
 	if r, _ := one(t, fresh); r.Start != 400 {
-		t.Errorf("a new plan begins at %d", r.Start)
+		t.Errorf("a new dataset begins at %d", r.Start)
 	}
 	o.Start.Places = map[string]int64{"0": 399}
 	late := openWith(t, o, nil)
@@ -93,7 +93,7 @@ func TestRecordsDeletedInMidReadAreToldExactly(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
 	const n = 30_000
-	produce(t, b, topic, 0, 0, numbered(0, n, 1000)) // several fetches
+	produce(t, b, topic, 0, 0, numbered(0, n, 1000)) // more than one fetch brings
 	s := openWith(t, options(b, topic), nil)
 	defer s.Close()
 	r, loc := one(t, s)
@@ -146,7 +146,7 @@ func TestCompactedOffsetsAreHolesAndNotErrors(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
-		write(500) // a new segment, so that the ones before it are compacted
+		write(500) // enough for a new segment of the log, so that the ones before it are compacted
 		s := openWith(t, options(b, topic), nil)
 		got := everything(t, s)
 		seen := map[string]string{}
@@ -175,8 +175,8 @@ func TestCompactedOffsetsAreHolesAndNotErrors(t *testing.T) {
 	}
 }
 
-// splitsHoles reads a compacted range in pieces, most of which hold nothing. Kafka
-// may go on compacting, so what is read is checked against the newest values.
+// splitsHoles reads a compacted range in pieces, most of them without a record. Kafka may go on compacting,
+// so the records are compared with the newest values.
 func splitsHoles(t *testing.T, s *Source, whole []sourcetest.Got) {
 	t.Helper()
 	r, loc := one(t, s)
@@ -245,9 +245,8 @@ func TestKeysHeadersAndTimesAreThoseOfTheRecord(t *testing.T) {
 	}
 }
 
-// Java's compressors are other code than that of the client in these tests: its
-// snappy has frames (xerial), its lz4 other blocks. A topic's compression.type makes
-// the broker compress what comes.
+// Java's compressors differ from those of the client in these tests: its snappy has frames (xerial), and
+// its lz4 has other blocks. A topic's compression.type makes the broker compress records itself.
 func TestWhatKafkaItselfCompressedIsReadAsItWasWritten(t *testing.T) {
 	b := realBroker(t)
 	for _, codec := range everyCodec[1:] {
@@ -268,7 +267,7 @@ func TestWhatKafkaItselfCompressedIsReadAsItWasWritten(t *testing.T) {
 			}
 			h, err := parseHeader(f.records)
 			if err != nil || h.codec() != int16(codec) {
-				t.Fatalf("the broker keeps it with codec %d, not %v (%v)", h.codec(), codec, err)
+				t.Fatalf("the broker has stored the batch with codec %d, want %v (%v)", h.codec(), codec, err)
 			}
 			if codec == kafkago.Snappy && !bytes.HasPrefix(f.records[headerSize:], xerial) {
 				t.Errorf("its snappy begins with %x", f.records[headerSize:][:16])
@@ -356,7 +355,7 @@ func TestNewPartitionsAreListedAndATopicThatIsNotThereIsNamed(t *testing.T) {
 	if err != nil || len(before) != 1 || len(after) != 3 || after[0] != before[0] {
 		t.Fatalf("%v then %v (%v)", before, after, err)
 	}
-	// The connections learn of new partitions within a second; until then it is temporary.
+	// Connections learn of new partitions within a second. Until then the error is temporary.
 	for deadline := time.Now().Add(time.Minute); ; {
 		_, err := s.Segments(t.Context(), after[2], -1, 1)
 		var again *sources.Temporary
@@ -413,7 +412,7 @@ func TestATopicMadeAgainIsAnotherPartitionAndTold(t *testing.T) {
 	}
 }
 
-// The same names on other brokers are other records.
+// A topic of the same name in another cluster has other records.
 func TestBrokersOfAnotherClusterAreTold(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)

@@ -26,10 +26,10 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// drawnRecords is the body of a batch of count records, of which about every second
-// run is plain; next is what its header says of offsets.
+// drawnRecords returns the random body of a batch of count records, and the last offset delta of its header.
+// About every second run of records is plain.
 func drawnRecords(rng *rand.Rand, count int) (body []byte, lastDelta int32) {
-	common := rng.IntN(4) > 0 // else nearly every record is some oddity
+	common := rng.IntN(4) > 0 // otherwise nearly every record is odd in some way
 	delta := int64(-1)
 	for range count {
 		odd := !common || rng.IntN(40) == 0
@@ -69,14 +69,14 @@ func drawnRecords(rng *rand.Rand, count int) (body []byte, lastDelta int32) {
 			b = drawnPiece(rng, drawnPiece(rng, b, 5), 50)
 		}
 		if odd && rng.IntN(5) == 0 {
-			b = append(b, 0, 0) // more than it says
+			b = append(b, 0, 0) // more bytes than the length says
 		}
 		body = append(binary.AppendVarint(body, int64(len(b))), b...)
 	}
 	return body, int32(delta)
 }
 
-// drawnPiece is null, empty, or some bytes.
+// drawnPiece appends null, an empty value, or some bytes.
 func drawnPiece(rng *rand.Rand, b []byte, most int) []byte {
 	switch rng.IntN(4) {
 	case 0:
@@ -88,7 +88,7 @@ func drawnPiece(rng *rand.Rand, b []byte, most int) []byte {
 	return append(binary.AppendVarint(b, int64(n)), make([]byte, n)...)
 }
 
-// sameAsAny fails unless appendRecords gives what appendAny alone gives.
+// sameAsAny fails unless appendRecords, with its fast path for plain records, gives the same as appendAny.
 func sameAsAny(t *testing.T, h *header, body []byte, w want) {
 	t.Helper()
 	arena := append([]byte("before"), body...)
@@ -96,14 +96,14 @@ func sameAsAny(t *testing.T, h *header, body []byte, w want) {
 	err := appendRecords(h, arena, 6, len(arena), w, &got)
 	wantedErr := appendAny(h, arena, len(arena), plainRun{from: 6, left: h.count, previous: -1}, w, &wanted)
 	if !sameError(err, wantedErr) {
-		t.Fatalf("%+v, %+v: the error is %v, and %v where every record is read as any", h, w, err, wantedErr)
+		t.Fatalf("%+v, %+v: the error is %v, but %v without the fast path", h, w, err, wantedErr)
 	}
 	if len(got.Recs) != len(wanted.Recs) {
-		t.Fatalf("%+v, %+v: %d records, and %d where every record is read as any", h, w, len(got.Recs), len(wanted.Recs))
+		t.Fatalf("%+v, %+v: %d records, but %d without the fast path", h, w, len(got.Recs), len(wanted.Recs))
 	}
 	for i := range got.Recs {
 		if !reflect.DeepEqual(got.Recs[i], wanted.Recs[i]) {
-			t.Fatalf("%+v, %+v: record %d is\n%+v, and\n%+v where every record is read as any", h, w, i, got.Recs[i], wanted.Recs[i])
+			t.Fatalf("%+v, %+v: record %d is\n%+v, but without the fast path\n%+v", h, w, i, got.Recs[i], wanted.Recs[i])
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestPlainRecordsAreReadAsAnyOthers(t *testing.T) {
 		sameAsAny(t, h, body, w)
 	}
 	if taken < 1000 {
-		t.Errorf("only %d records were plain", taken)
+		t.Errorf("only %d records took the fast path", taken)
 	}
 }
 
@@ -163,7 +163,7 @@ func FuzzPlainRecords(f *testing.F) {
 	})
 }
 
-// BenchmarkRecords is of rows of numbers: no keys, no headers.
+// BenchmarkRecords reads rows of numbers without keys and headers.
 func BenchmarkRecords(b *testing.B) {
 	values := make([]string, 1000)
 	for i := range values {

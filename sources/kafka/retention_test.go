@@ -44,7 +44,7 @@ func TestARecordWithAnOldTimeStaysInATopicThatNamesNoRetention(t *testing.T) {
 	stays, goes := newTopic(t, b, 1, nil), newTopic(t, b, 1, map[string]string{"retention.ms": "1000"})
 	produce(t, b, stays, 0, 0, old)
 	s := openFor(t, options(b, stays, goes))
-	for round := int64(1); round <= 2; round++ { // between two deletions there, Kafka looked at all topics
+	for round := int64(1); round <= 2; round++ { // between two deletions in this topic, Kafka has looked at all topics
 		produce(t, b, goes, 0, 0, old)
 		for low := int64(0); low < round; {
 			parts, err := s.Partitions(t.Context())
@@ -56,14 +56,14 @@ func TestARecordWithAnOldTimeStaysInATopicThatNamesNoRetention(t *testing.T) {
 				t.Fatal(all, err)
 			}
 			if all[0].Low.Offset != 0 {
-				t.Fatal("the record was deleted")
+				t.Fatal("Kafka has deleted the old record of a topic without a retention")
 			}
 			low = all[1].Low.Offset
 		}
 	}
 }
 
-// aged are n records, one a minute, the newest written now.
+// aged returns n records, one for each minute, the newest written now.
 func aged(n int) []message {
 	all := numbered(0, n, 1000)
 	for i := range all {
@@ -83,14 +83,14 @@ func TestHowLongARecordStaysByItsAgeIsToldWithinAnEighthAndNeverTooLong(t *testi
 		x := kept(t, s, offset, time.Hour)
 		stays := age - time.Duration(n-1-offset)*time.Minute
 		if x.ByAge > stays || x.ByAge < stays*7/8-3*time.Minute {
-			t.Errorf("offset %d stays %v, it is told %v", offset, stays, x.ByAge)
+			t.Errorf("offset %d stays for %v, but %v was foretold", offset, stays, x.ByAge)
 		}
 		if x.Low.Offset != 0 || x.Head.Offset != n || x.Room != sources.Never || x.Retention != age {
 			t.Errorf("offset %d: %+v", offset, x)
 		}
 	}
 	if x := kept(t, s, n, time.Hour); x.ByAge < age*7/8 {
-		t.Errorf("what comes next is told to stay %v of %v", x.ByAge, age)
+		t.Errorf("for the next record, %v of %v was foretold", x.ByAge, age)
 	}
 }
 
@@ -105,25 +105,25 @@ func TestAClockThatIsSetForetellsDeletionTooEarlyAndNeverTooLate(t *testing.T) {
 	s.clock, set = wallclock.Settable(time.Now())
 	before := kept(t, s, n/2, time.Hour).ByAge
 	if stays := age - (n-1-n/2)*time.Minute; before > stays || before < stays*7/8-3*time.Minute {
-		t.Fatalf("told %v of %v", before, stays)
+		t.Fatalf("foretold %v of %v", before, stays)
 	}
 	for _, back := range []time.Duration{-time.Hour, -3 * time.Hour, -100 * time.Hour} {
 		set(back, 0)
 		if got := kept(t, s, n/2, time.Hour).ByAge; got != before {
-			t.Errorf("set by %v: the record is told to stay %v, before it was %v", back, got, before)
+			t.Errorf("clock set by %v: foretold that the record stays for %v, before it was %v", back, got, before)
 		}
 	}
 	set(3*time.Hour, 0)
 	if got := kept(t, s, n/2, time.Hour).ByAge; got > before-2*time.Hour {
-		t.Errorf("set forward by 3h: the record is told to stay %v, before it was %v", got, before)
+		t.Errorf("clock set forward by 3h: foretold that the record stays for %v, before it was %v", got, before)
 	}
 	set(100*time.Hour, 0)
 	if got := kept(t, s, n/2, time.Hour).ByAge; got != 0 {
-		t.Errorf("set forward by 100h: the record is told to stay %v", got)
+		t.Errorf("clock set forward by 100h: foretold that the record stays for %v", got)
 	}
 }
 
-// An old record behind a young one stays as long as that.
+// An old record that comes after a young one stays as long as the young one.
 func TestARecordStaysAsLongAsAYoungerOneBeforeIt(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, map[string]string{"retention.ms": fmt.Sprint((6 * time.Hour).Milliseconds())})
@@ -131,7 +131,7 @@ func TestARecordStaysAsLongAsAYoungerOneBeforeIt(t *testing.T) {
 	all[7].time = time.Now().Add(-5 * time.Hour)
 	produce(t, b, topic, 0, 0, all)
 	if x := kept(t, openFor(t, options(b, topic)), 7, time.Hour); x.ByAge < 5*time.Hour {
-		t.Errorf("it stays %v", x.ByAge)
+		t.Errorf("foretold that it stays for %v", x.ByAge)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestHowManyRecordsMayComeBeforeOneIsDeletedBySizeIsTold(t *testing.T) {
 	for _, offset := range []int64{0, 600, n} {
 		x := kept(t, s, offset, time.Hour)
 		if want := 2_000_000/1020 - (n - offset); x.Room < want-60 || x.Room > want+60 || x.ByAge != sources.Never {
-			t.Errorf("offset %d has room for %d records, about %d are true; %+v", offset, x.Room, want, x)
+			t.Errorf("offset %d: foretold room for %d records, want about %d; %+v", offset, x.Room, want, x)
 		}
 	}
 }
@@ -163,8 +163,8 @@ func TestATopicThatKeepsEverythingIsToldSo(t *testing.T) {
 	}
 }
 
-// A kept checkpoint needs partitions of a topic that is not there any more, or whose
-// name another one has: each is told as gone, and where the others begin.
+// A kept checkpoint needs partitions of a topic that was deleted, or that was made again. Each of them is
+// reported as gone, and for the other partitions where they begin.
 func TestATopicThatIsDeletedOrMadeAgainIsGone(t *testing.T) {
 	b := realBroker(t)
 	for name, again := range map[string]bool{"deleted": false, "made again": true} {
@@ -212,10 +212,10 @@ func TestATopicThatIsDeletedOrMadeAgainIsGone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			later := openWith(t, o, o.Known) // of a master that was started again
+			later := openWith(t, o, o.Known) // the source of a master that was started again
 			t.Cleanup(func() { later.Close() })
 			for _, s := range []*Source{s, later} {
-				// The broker answers a deletion before it has removed the partitions.
+				// The broker answers before it has removed the partitions.
 				gone := func(k sources.Kept) bool { return k.Gone && k.Err != nil }
 				for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 					all, err := s.Keeps(t.Context(), marks(parts), -1)

@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/secret"
 )
 
-// A spec comes over the network: it cannot name any secret of this machine.
+// A spec may come over the network, so it can name only the secrets of this machine that are meant for it.
 func TestASpecReadsNoSecretThatIsNotMeantForIt(t *testing.T) {
 	t.Setenv("OTHER_SECRET", "x")
 	root, outside := t.TempDir(), t.TempDir()

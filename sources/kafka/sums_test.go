@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// answerOf is the answer to a Fetch as ask has it: behind its size, tags included.
+// answerOf is an answer to a Fetch as ask returns it: without its size, with its tags.
 func answerOf(records []byte, aborted int) []byte {
 	w := &writer{}
 	w.i32(correlation)
@@ -37,7 +37,7 @@ func answerOf(records []byte, aborted int) []byte {
 	return w.b
 }
 
-// inPieces gives an answer to s as it may come.
+// inPieces gives an answer to s in random pieces.
 func inPieces(s *sums, answer []byte, rng *rand.Rand) {
 	memory := make([]byte, len(answer))
 	for have := 0; have < len(answer); {
@@ -63,14 +63,14 @@ func TestBatchesAreCheckedWhileTheyComeInPieces(t *testing.T) {
 		var s sums
 		inPieces(&s, answer, rng)
 		if want := from + ends[len(ends)-1]; s.good != want {
-			t.Fatalf("batches up to %d are good, and %d were found", want, s.good)
+			t.Fatalf("the batches up to byte %d are good, but those up to %d count as good", want, s.good)
 		}
 		f, err := parseFetch(&reader{b: answer, at: 5}, partition{topic: topicID{1}, number: 5})
 		if err != nil || f.from != from {
 			t.Fatalf("records begin at %d, %v; want %d", f.from, err, from)
 		}
 
-		// A byte of the k-th batch that its sum is of, or the sum, is another.
+		// Change a byte of the k-th batch that its checksum covers, or a byte of the checksum.
 		k := rng.IntN(len(ends))
 		begin := 0
 		if k > 0 {
@@ -81,7 +81,7 @@ func TestBatchesAreCheckedWhileTheyComeInPieces(t *testing.T) {
 		s = sums{}
 		inPieces(&s, damaged, rng)
 		if s.good != from+begin {
-			t.Fatalf("batch %d is damaged: batches up to %d are good, and %d were found", k, from+begin, s.good)
+			t.Fatalf("batch %d is damaged, so the batches up to byte %d are good, but those up to %d count as good", k, from+begin, s.good)
 		}
 	}
 }
@@ -91,13 +91,13 @@ func TestAnAnswerWithoutRecordsHasNoGoodBatch(t *testing.T) {
 		var s sums
 		s.came(answer)
 		if s.good > len(answer) || s.good > 0 && s.good != s.from {
-			t.Errorf("%x: batches up to %d are good", answer, s.good)
+			t.Errorf("%x has no batch, but batches up to byte %d count as good", answer, s.good)
 		}
 	}
 }
 
-// Whatever comes, and in whatever pieces: what is good matches its sum, and what
-// take finds there are whole batches.
+// FuzzSums checks for any bytes, in any pieces: a batch that counts as good matches its checksum, and take
+// finds only whole batches there.
 func FuzzSums(f *testing.F) {
 	records := append(encoded(f, 7, 0, "a", "bb"), encoded(f, 9, 0, "c")...)
 	f.Add(answerOf(records, 1), uint64(1))

@@ -30,8 +30,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// Who reads many live partitions waits at all heads with a few connections, and each
-// record comes, in its order, soon after it is written.
+// A reader of many live partitions waits at all their heads with a few connections. Each record comes soon
+// after it is written, and in order.
 func TestFiveHundredHeadsTakeFewConnections(t *testing.T) {
 	const partitions, each = 500, 4
 	b := realBroker(t)
@@ -98,7 +98,7 @@ func TestFiveHundredHeadsTakeFewConnections(t *testing.T) {
 		select {
 		case <-waits:
 		case <-deadline:
-			t.Fatalf("not all partitions have told their heads")
+			t.Fatalf("not all partitions have reported that they wait at their heads")
 		}
 	}
 	atHeads := runtime.NumGoroutine() - before - partitions
@@ -130,12 +130,12 @@ func TestFiveHundredHeadsTakeFewConnections(t *testing.T) {
 		}
 	}
 	slices.Sort(late)
-	t.Logf("%d partitions: at most %d connections, %d goroutines beside the readers; from before the write to the reader p50 %v, p99 %v, most %v",
+	t.Logf("%d partitions: at most %d connections, %d goroutines besides the readers; time from before the write to the reader: p50 %v, p99 %v, most %v",
 		partitions, most.Load(), atHeads, late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
 	if most.Load() > 2*(fetchesMost+pollsMost) {
 		t.Errorf("%d connections at a time", most.Load())
 	}
-	if atHeads > 6*(fetchesMost+pollsMost) { // kafka-go has three a connection
-		t.Errorf("%d goroutines beside the readers", atHeads)
+	if atHeads > 6*(fetchesMost+pollsMost) { // kafka-go has three for each connection
+		t.Errorf("%d goroutines besides the readers", atHeads)
 	}
 }

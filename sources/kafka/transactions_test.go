@@ -18,7 +18,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// python has testdata/requirements.txt: make test-kafka names it.
+// python is a Python with the packages of testdata/requirements.txt. `make test-kafka` names it.
 func python() string {
 	if p := os.Getenv("HEADRACE_PYTHON"); p != "" {
 		return p
@@ -26,7 +26,7 @@ func python() string {
 	return "../../.venv/bin/python"
 }
 
-// writer is testdata/transactions.py.
+// txnWriter is a process of testdata/transactions.py.
 type txnWriter struct {
 	t   *testing.T
 	in  io.WriteCloser
@@ -35,7 +35,7 @@ type txnWriter struct {
 
 func startWriter(t *testing.T, addr, topic string) *txnWriter {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // the test's own ends before its clean-up
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // not t.Context(), which ends before the cleanup
 	cmd := exec.CommandContext(ctx, python(), "testdata/transactions.py", addr, topic, topic)
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -79,15 +79,15 @@ func (w *txnWriter) list() []string {
 	return all
 }
 
-// What a transaction took back is never delivered, what is open is not delivered
-// yet, whatever client wrote it and however a range is split.
+// Records of an aborted transaction are never delivered, and those of an open one are not delivered yet,
+// whatever client wrote them and however a range is split.
 func TestOnlyCommittedRecordsAreDelivered(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 1, nil)
 	w := startWriter(t, b.Addr(), topic)
 	want := w.list()
 	if got := w.line(); got != "open" {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, "open")
 	}
 	s := openWith(t, options(b, topic), nil)
 	defer s.Close()
@@ -109,8 +109,8 @@ func TestOnlyCommittedRecordsAreDelivered(t *testing.T) {
 	}
 }
 
-// stable waits until no transaction of partition 0 is open. A commit returns when the
-// coordinator has decided; the leader learns of it by a marker that comes afterwards.
+// stable waits until no transaction of partition 0 is open. A commit returns when the coordinator has
+// decided, and the leader learns of it later, by a marker.
 func stable(t *testing.T, s *Source, topic string) {
 	t.Helper()
 	p := partition{name: topic}

@@ -26,7 +26,7 @@ func openWhole(t *testing.T, b *testbroker.Broker, known []sources.Segment, topi
 	return w
 }
 
-// theOne is the only partition, and all its segments.
+// theOne returns the only partition and all its segments.
 func theOne(t *testing.T, w *Whole) (sources.PartitionID, []sources.Segment) {
 	t.Helper()
 	parts, err := w.Partitions(t.Context())
@@ -45,8 +45,8 @@ func shown(segs []sources.Segment) string {
 	return strings.Join(all, "; ")
 }
 
-// bit_exact: "Which batches a step has is a function of the input". So what is
-// listed once stays, whatever is produced or made later.
+// bit_exact: "Which batches a step has is a function of the input". So segments that were listed once stay
+// the same, whatever is produced or created later.
 func TestTopicsAreOneSequenceWhoseSegmentsStay(t *testing.T) {
 	b := realBroker(t)
 	one, two := newTopic(t, b, 3, nil), newTopic(t, b, 1, nil)
@@ -61,7 +61,7 @@ func TestTopicsAreOneSequenceWhoseSegmentsStay(t *testing.T) {
 
 	produce(t, b, one, 0, 0, numbered(160, 100, 0))
 	produce(t, b, one, 1, 0, numbered(260, 100, 0))
-	// A master that died in the middle of the listing goes on with what is durable.
+	// A master that died in the middle of the listing goes on after the segments that are durable.
 	again := openWhole(t, b, segs[:1], two, one)
 	same, rest := theOne(t, again)
 	if got, want := shown(rest), "0 /0 [0,10) true; 1 /0 [0,200) true; 2 /1 [0,100) true; 3 /2 [0,50) true"; got != want || same != id {

@@ -20,7 +20,7 @@ const (
 	maxRecord  = 64 << 10
 )
 
-// place is a folder of chunks, and the segments that a master would have appended.
+// place is a folder of chunks and the segments that a master would have appended.
 type place struct {
 	chunks *master.Local
 	folder *storage.Folder
@@ -45,7 +45,7 @@ func newPlace(t testing.TB) sourcetest.Place {
 	return p
 }
 
-// Produce is a transaction: chunks of random sizes.
+// Produce writes the records as one transaction, in chunks of random sizes.
 func (p *place) Produce(t testing.TB, records [][]byte) {
 	for len(records) > 0 {
 		n := min(len(records), 1+p.rng.IntN(2000))
@@ -69,7 +69,7 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 	}
 }
 
-// Open has all segments known: those that the master has appended meanwhile, too.
+// Open returns a source that knows all segments, also those that the master has appended meanwhile.
 func (p *place) Open(testing.TB, []sources.Segment) sources.Source {
 	return landing.Open(landing.Options{Dataset: "pushed", Partitions: partitions, MaxRecord: maxRecord, Known: p.segs, Chunks: p.chunks})
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/headrace/headrace/sources/landing"
 )
 
-// TestTheFirstChunkThatIsThereIsFound: chunks are deleted in their order, and the first ones
-// of the table may be trimmed.
+// Chunks are deleted in order, and the first entries of the table may be trimmed.
 func TestTheFirstChunkThatIsThereIsFound(t *testing.T) {
 	for gone := range 12 {
 		for trimmed := range gone + 1 {
 			p := newPlace(t).(*place)
 			var all []sources.Segment
-			for len(all) < 11 { // of one partition
+			for len(all) < 11 { // so many chunks of one partition
 				before := len(p.segs)
 				p.Produce(t, [][]byte{[]byte("a"), []byte("b")})
 				for _, g := range p.segs[before:] {

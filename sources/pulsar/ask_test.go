@@ -18,8 +18,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A cursor asks the admin API why nothing comes. Of hundreds of partitions a broker may need
-// seconds to answer, and messages that come meanwhile are not kept waiting for that.
+// If nothing comes, a cursor asks the admin API why. With hundreds of partitions, a broker may need seconds
+// to answer. Messages that come meanwhile must not wait for that.
 func TestAMessageDoesNotWaitForAnAnswerOfTheAdminAPI(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -60,7 +60,7 @@ func TestAMessageDoesNotWaitForAnAnswerOfTheAdminAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c.(sources.Tailing).OnHead(func(int64) { hold.Store(true) }) // from here on it waits
+	c.(sources.Tailing).OnHead(func(int64) { hold.Store(true) }) // the cursor waits from now on
 	batch, ended := &sources.Batch{}, make(chan error, 1)
 	go func() { ended <- c.Next(ctx, batch) }()
 	select {
@@ -70,7 +70,7 @@ func TestAMessageDoesNotWaitForAnAnswerOfTheAdminAPI(t *testing.T) {
 	}
 	send(t, p, &client.ProducerMessage{Payload: []byte("one")})
 	if err := <-ended; err != nil || len(batch.Recs) != 1 {
-		t.Errorf("%d messages and the error %v; one was sent while the admin API answered nothing", len(batch.Recs), err)
+		t.Errorf("%d messages and the error %v; want the one that was sent while the admin API did not answer", len(batch.Recs), err)
 	}
 	close(release)
 	cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// However many messages in chunks begin and do not end, and in however many Readers that are
-// kept, their bytes are bounded, and what ends is read.
+// However many chunked messages begin and do not end, and however many Readers are kept, their bytes are
+// bounded. Messages that end are read.
 func TestUnfinishedMessagesOfAllReadersAreBounded(t *testing.T) {
 	const each, room = 20, 1000
 	whole := strings.Repeat("x", 200)
@@ -29,7 +29,7 @@ func TestUnfinishedMessagesOfAllReadersAreBounded(t *testing.T) {
 	b := newFakeBroker(t, 5, all, nil)
 	s := b.open(t, brokers.Latest)
 	s.partRoom = room
-	step := at(int64(len(all)/idleMost)-1, 0) // so that each range has a Reader of its own
+	step := at(int64(len(all)/idleMost)-1, 0) // far enough for each range to have a Reader of its own
 	var got []string
 	for from := int64(0); from < at(int64(len(all)), 0); from += step + at(1, 0) {
 		some, err := b.read(t.Context(), s, 5, from, from+step, 1)
@@ -43,7 +43,7 @@ func TestUnfinishedMessagesOfAllReadersAreBounded(t *testing.T) {
 		}
 		got = append(got, last...)
 		if n := s.partBytes.Load(); n > room {
-			t.Fatalf("%d bytes of chunks are kept, %d may be", n, room)
+			t.Fatalf("%d bytes of chunks are kept, want at most %d", n, room)
 		}
 	}
 	if len(got) != idleMost || slices.ContainsFunc(got, func(one string) bool { return one != whole }) {
@@ -57,7 +57,7 @@ func TestUnfinishedMessagesOfAllReadersAreBounded(t *testing.T) {
 		r.end()
 	}
 	if n := s.partBytes.Load(); n != 0 {
-		t.Errorf("%d bytes of chunks are counted when no Reader is left", n)
+		t.Errorf("%d bytes of chunks still count, although no Reader is left", n)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAnAnswerOfTheAdminAPIIsBounded(t *testing.T) {
 	}
 	s := a.open(t, brokers.Latest, "t")
 	if s.admin.most != adminMost {
-		t.Errorf("%d bytes may come", s.admin.most)
+		t.Errorf("an answer of the admin API may have %d bytes", s.admin.most)
 	}
 	s.admin.most = 99_999
 	_, err := s.Partitions(t.Context())

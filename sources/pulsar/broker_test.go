@@ -60,7 +60,7 @@ func realBroker(t testing.TB) *testbroker.Pulsar {
 
 var topics atomic.Int64
 
-// newTopic makes a topic: plain where partitions is 0.
+// newTopic makes a topic. It has no partitions if partitions is 0.
 func newTopic(t testing.TB, b *testbroker.Pulsar, partitions int) string {
 	t.Helper()
 	name := fmt.Sprintf("t%d-%d", os.Getpid(), topics.Add(1))
@@ -106,7 +106,7 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 	var all []client.Producer
 	for _, name := range names {
 		o := client.ProducerOptions{Topic: name, CompressionType: codecs[p.rng.IntN(len(codecs))],
-			SendTimeout:             -1, // else the library leaves a goroutine for that long
+			SendTimeout:             -1, // otherwise the library keeps a goroutine for that time
 			BatchingMaxPublishDelay: time.Second, BatchingMaxMessages: uint(1 + p.rng.IntN(1000)), BatchingMaxSize: 1 << 20,
 			DisableBatching: len(records) < 200 && p.rng.IntN(4) == 0}
 		all = append(all, producerOf(t, shared.client, o))
@@ -129,7 +129,7 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 			t.Fatal(err)
 		}
 		pr.Close()
-		if len(records) > 40 && p.rng.IntN(3) == 0 { // begins another ledger; the test of live input, with its small pieces, wants one
+		if len(records) > 40 && p.rng.IntN(3) == 0 { // begin another ledger, but not for the small pieces of the live test, which needs only one
 			admincall(t, p.b, "PUT", "persistent/public/default/"+names[i]+"/unload", nil)
 		}
 	}
@@ -209,8 +209,8 @@ func deleteTopic(t testing.TB, b *testbroker.Pulsar, topic string, partitions in
 	admincall(t, b, "DELETE", path+"?force=true", nil)
 }
 
-// trim makes the broker delete all that was written: retention of the topic's
-// namespace is set to nothing, and the ledgers are rolled.
+// trim makes the broker delete everything that was written: it sets the retention of the topic's namespace
+// to nothing, and rolls the ledgers over.
 func trim(t testing.TB, b *testbroker.Pulsar, topic string, partitions int) {
 	t.Helper()
 	admincall(t, b, "POST", "namespaces/public/default/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0})

@@ -28,7 +28,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// javaSends runs testdata/Send.java on the broker's own jars.
+// javaSends runs testdata/Send.java with the broker's own jars.
 func javaSends(t testing.TB, b *testbroker.Pulsar, what, topic string, count int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
@@ -38,7 +38,7 @@ func javaSends(t testing.TB, b *testbroker.Pulsar, what, topic string, count int
 	}
 }
 
-// goSends sends as many with the Go client.
+// goSends sends the same number of messages with the Go client.
 func goSends(t testing.TB, topic string, count int) {
 	t.Helper()
 	parts := 2 * len(codecs)
@@ -66,7 +66,7 @@ func goSends(t testing.TB, topic string, count int) {
 	}
 }
 
-// readAll reads a bounded dataset, and gives each record as one text.
+// readAll reads a bounded dataset. It returns each record as one text.
 func readAll(t testing.TB, s *Source) (all []string) {
 	t.Helper()
 	ids, err := s.Partitions(t.Context())
@@ -92,7 +92,7 @@ func readAll(t testing.TB, s *Source) (all []string) {
 	return all
 }
 
-// texts reads a cursor to its end; what is temporary is tried again.
+// texts reads a cursor to its end. It tries again after a temporary error.
 func texts(ctx context.Context, c sources.Cursor) (all []string, err error) {
 	var b sources.Batch
 	for {
@@ -111,15 +111,15 @@ func texts(ctx context.Context, c sources.Cursor) (all []string, err error) {
 		for _, r := range b.Recs {
 			one := text(r.Key) + "|" + text(r.Value)
 			for _, h := range r.Headers {
-				one += "|" + text(h.Key) + "=" + text(h.Value) + "|" + strconv.FormatInt(r.Time, 10) // of whose properties we know
+				one += "|" + text(h.Key) + "=" + text(h.Value) + "|" + strconv.FormatInt(r.Time, 10) // goSends sets a property and a time on the same messages
 			}
 			all = append(all, one)
 		}
 	}
 }
 
-// A hundred thousand records of the Java client and as many of the Go client, in all
-// batches and compressions: Headrace and the vendor's consumer see the same ones.
+// A hundred thousand records of the Java client, and as many of the Go client, with every batching and
+// compression. Headrace reads the same records as the vendor's consumer.
 func TestRecordsOfTheJavaAndTheGoClientAreReadAsTheVendorsConsumerReadsThem(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -156,19 +156,19 @@ func TestRecordsOfTheJavaAndTheGoClientAreReadAsTheVendorsConsumerReadsThem(t *t
 	slices.Sort(got)
 	slices.Sort(want)
 	if len(got) != 2*each {
-		t.Errorf("%d records were read, %d were sent", len(got), 2*each)
+		t.Errorf("%d records were read, want the %d that were sent", len(got), 2*each)
 	}
 	if !slices.Equal(got, want) {
 		for i := range min(len(got), len(want)) {
 			if got[i] != want[i] {
-				t.Fatalf("record %d in order of content is %.80q, of the vendor's consumer %.80q", i, got[i], want[i])
+				t.Fatalf("record %d in order of content is %.80q, but %.80q at the vendor's consumer", i, got[i], want[i])
 			}
 		}
 	}
 }
 
-// Messages of aborted transactions, and the markers, are holes: what is left is read
-// once, wherever ranges begin.
+// Messages of aborted transactions, and the markers, are holes. All other messages are read once, wherever
+// ranges begin.
 func TestOfTransactionsWhatWasCommittedIsRead(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -188,7 +188,7 @@ func TestOfTransactionsWhatWasCommittedIsRead(t *testing.T) {
 	}
 	g := sourcetestSegments(t, s, ids[0])[0]
 	if n := entryOf(g.End); n < 6*rounds {
-		t.Fatalf("%d entries: there are no gaps", n)
+		t.Fatalf("the topic has only %d entries, so the aborted messages left no holes", n)
 	}
 	for _, step := range []int64{g.End, at(7, 0)} {
 		var got []string
@@ -246,12 +246,12 @@ func TestAnEncryptedMessageIsToldWithItsEntry(t *testing.T) {
 		got, err := sourcetest.Read(t.Context(), s, sources.Range{Partition: ids[0], Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID}, g.Locator)
 		malformed, ok := errors.AsType[*sources.Malformed](err)
 		if len(got) != 1 || !ok || entryOf(malformed.Position.Offset) != 1 || !strings.Contains(err.Error(), "encrypted") {
-			t.Errorf("batching %v: %d records, then %v; want one, then entry 1 that is encrypted", batching, len(got), err)
+			t.Errorf("batching %v: %d records, then %v; want one record, then an error that entry 1 is encrypted", batching, len(got), err)
 		}
 	}
 }
 
-// Partitions that are added to a live topic join, and are read from their beginning.
+// Partitions that are added to a live topic join the dataset, and are read from their beginning.
 func TestPartitionsThatAreAddedJoin(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -275,7 +275,7 @@ func TestPartitionsThatAreAddedJoin(t *testing.T) {
 		g := sourcetestSegments(t, s, id)[0]
 		got, err := sourcetest.Read(t.Context(), s, sources.Range{Partition: id, Segment: g.ID, Start: g.Start, End: g.End}, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
 		if err != nil || len(got) != 10 || g.Start != 0 {
-			t.Errorf("%s: %d records from %d on (%v), 10 were written", id, len(got), g.Start, err)
+			t.Errorf("%s: %d records from %d on (%v), want the 10 that were written", id, len(got), g.Start, err)
 		}
 	}
 }

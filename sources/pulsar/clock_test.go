@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A topic with a TTL of 6 hours, and an entry that was published one hour ago.
+// A topic has a TTL of 6 hours, and an entry was published one hour ago.
 func TestAClockThatIsSetForetellsDeletionOfAnEntryTooEarlyAndNeverTooLate(t *testing.T) {
 	s, err := Open(Options{Dataset: "d", Service: "pulsar://nobody:6650", Admin: "http://nobody:8080", Topics: []string{"public/default/t"}, MaxRecord: 1, Start: End{At: brokers.Earliest}, End: End{At: brokers.Never}})
 	if err != nil {
@@ -28,14 +28,14 @@ func TestAClockThatIsSetForetellsDeletionOfAnEntryTooEarlyAndNeverTooLate(t *tes
 	for _, c := range []struct{ jump, ran, want time.Duration }{
 		{0, 0, 5 * time.Hour},
 		{0, time.Hour, 4 * time.Hour},
-		{-9 * time.Hour, time.Hour, 4 * time.Hour}, // set back: the entry is no younger
-		{3 * time.Hour, time.Hour, time.Hour},      // set forward: it is older at once
+		{-9 * time.Hour, time.Hour, 4 * time.Hour}, // set back: the entry does not become younger
+		{3 * time.Hour, time.Hour, time.Hour},      // set forward: the entry is older at once
 		{100 * time.Hour, time.Hour, 0},
 	} {
 		set(c.jump, c.ran)
 		var x sources.Kept
 		if err := s.foretell(t.Context(), p, &l, position(at.Ledger, at.Entry<<indexBits), &x); err != nil || x.ByAge != c.want {
-			t.Errorf("set by %v after %v: it is told to stay %v (%v), want %v", c.jump, c.ran, x.ByAge, err, c.want)
+			t.Errorf("clock set by %v after %v: foretold that the entry stays for %v (%v), want %v", c.jump, c.ran, x.ByAge, err, c.want)
 		}
 	}
 }

@@ -33,8 +33,8 @@ func cursorOf(t testing.TB, b *testbroker.Pulsar, topic, name string) (messageAt
 	return m, ok
 }
 
-// A broker that deletes whatever no subscription needs keeps what our subscription
-// retains, lets go of what it does not, and both are gone after Release.
+// The broker deletes everything that no subscription needs. It keeps what our subscription retains, and
+// deletes the rest. Release removes both of our subscriptions.
 func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -51,7 +51,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a second time changes nothing
+	for range 2 { // the second time changes nothing
 		if err := s.Begin(t.Context(), ids); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	}
 	segs := sourcetestSegments(t, s, ids[0])
 	if len(segs) != 4 {
-		t.Fatalf("%d segments after 4 ledgers: the subscription has not kept them: %+v", len(segs), segs)
+		t.Fatalf("%d segments after 4 ledgers, so the subscription has not kept them: %+v", len(segs), segs)
 	}
 	mark := func(k int) []sources.Mark {
 		return []sources.Mark{{Partition: ids[0], Position: sources.Position{Segment: segs[k].ID, Offset: segs[k].Start}}}
@@ -71,7 +71,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, _ := cursorOf(t, b, topic, "x"); m.Ledger < ledgerOf(segs[2].ID) {
-		t.Errorf("progress is at %s, committed was ledger %d", m, ledgerOf(segs[3].ID))
+		t.Errorf("progress is at %s, but ledger %d was committed", m, ledgerOf(segs[3].ID))
 	}
 	if err := s.Commit(t.Context(), mark(1)); err != nil {
 		t.Fatal(err)
@@ -85,12 +85,12 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, _ := cursorOf(t, b, topic, "x"); m.Ledger > ledgerOf(segs[1].ID) {
-		t.Errorf("progress did not go back: it is at %s", m)
+		t.Errorf("progress did not go back, it is at %s", m)
 	}
 	if err := s.Commit(t.Context(), mark(3)); err != nil {
 		t.Fatal(err)
 	}
-	// What lies two ledgers before the mark may go.
+	// Ledgers before the mark may be deleted.
 	if err := s.Retain(t.Context(), mark(2)); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 		if first := now.Ledgers[0].Ledger; first == ledgerOf(segs[1].ID) {
 			break
 		} else if first > ledgerOf(segs[1].ID) || time.Now().After(deadline) {
-			t.Fatalf("the first ledger is %d, retained is %d", first, ledgerOf(segs[1].ID))
+			t.Fatalf("the first ledger is still %d, but only those from %d on are retained", first, ledgerOf(segs[1].ID))
 		}
 		_, _ = b.Admin(t.Context(), "POST", "persistent/public/default/"+topic+"/trim", nil)
 		time.Sleep(50 * time.Millisecond)
@@ -113,10 +113,10 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	}
 	for _, name := range []string{"x", "x-retain"} {
 		if _, there := cursorOf(t, b, topic, name); there {
-			t.Errorf("subscription %s is there after Release", name)
+			t.Errorf("subscription %s is still there after Release", name)
 		}
 	}
-	// The topic is deleted, and another one of the dataset is there.
+	// One topic of the dataset is deleted, and another one is still there.
 	other := newTopic(t, b, 0)
 	o.Topics = []string{topic, other}
 	all := mustOpen(t, o)
@@ -128,20 +128,20 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleteTopic(t, b, topic, 0)
-	fresh := mustOpen(t, o) // as the master has it
+	fresh := mustOpen(t, o) // as the master does
 	defer fresh.Close()
 	if err := fresh.Release(t.Context()); err != nil {
-		t.Errorf("with a topic that is deleted: %v", err)
+		t.Errorf("Release with a deleted topic: %v", err)
 	}
 	if _, there := cursorOf(t, b, other, "x-retain"); there {
-		t.Error("the other topic's subscription is there after Release")
+		t.Error("the other topic's subscription is still there after Release")
 	}
 	if text, err := b.Admin(t.Context(), "GET", "persistent/public/default/"+topic+"/internalStats", nil); err == nil {
-		t.Errorf("Release has made the topic again: %s", text)
+		t.Errorf("Release has created the deleted topic again: %s", text)
 	}
 }
 
-// sourcetestSegments tries again as a master does: Pulsar may be loading the topic.
+// sourcetestSegments tries again, as a master does, because Pulsar may still be loading the topic.
 func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sources.Segment {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -155,8 +155,8 @@ func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sourc
 	}
 }
 
-// A subscription is never seen after the place where it must begin, not for a moment: its
-// broker may be killed then.
+// A new subscription must not be after the place where it begins, not even for a moment, because its broker
+// may be killed at that moment.
 func TestASubscriptionKeepsEverythingFromItsFirstMomentOn(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -172,7 +172,7 @@ func TestASubscriptionKeepsEverythingFromItsFirstMomentOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.Begin(t.Context(), ids) }() // received below
+	go func() { done <- s.Begin(t.Context(), ids) }() // its end is awaited below
 	for looking := true; looking; {
 		select {
 		case err := <-done:
@@ -186,7 +186,7 @@ func TestASubscriptionKeepsEverythingFromItsFirstMomentOn(t *testing.T) {
 			for _, sub := range []string{o.Retain, o.Progress} {
 				at, there := cursorOf(t, b, name, sub)
 				if there && at.Entry > 0 {
-					t.Fatalf("subscription %s of %s is at %s, and it must begin at entry 0", sub, name, at)
+					t.Fatalf("subscription %s of %s is at %s, want entry 0", sub, name, at)
 				}
 				if !looking && !there {
 					t.Errorf("subscription %s of %s is not there", sub, name)

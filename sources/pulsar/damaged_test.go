@@ -20,8 +20,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// relay stands between us and the broker: it changes the frames that come from there. It
-// lets the broker name the relay as the place of its topics.
+// relay passes connections on to the broker, and changes the frames that come from it. Where the broker
+// names its own address for a topic, the relay's address is put in.
 func relay(t testing.TB, broker string, change func(frame []byte)) (service string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,8 +71,8 @@ func relay(t testing.TB, broker string, change func(frame []byte)) (service stri
 	return "pulsar://" + l.Addr().String()
 }
 
-// An entry whose checksum is wrong is read again, because it may have been damaged on its
-// way. If it comes so three times, the error names it.
+// An entry with a wrong checksum is read again, because it may have been damaged on its way. If it is wrong
+// three times, the error names it.
 func TestAnEntryThatComesDamagedIsReadAgainAndThenNamed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)

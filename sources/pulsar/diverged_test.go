@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A ledger ends before a place that was listed: what was there is given, and then the error
-// names the rest of the range and where the ledger ends.
+// A ledger ends before a place that was listed. Its records are read, and then the error names the rest of
+// the range and the end of the ledger.
 func TestALedgerThatEndsBeforeAListedPlaceIsTold(t *testing.T) {
 	some := func() []*fakeEntry { return []*fakeEntry{plain("a"), plain("b"), plain("c")} }
 	closed := newFakeBroker(t, 7, some(), []*fakeEntry{plain("another ledger's")})
@@ -39,6 +39,6 @@ func TestALedgerThatEndsBeforeAListedPlaceIsTold(t *testing.T) {
 		}
 	}
 	if got, err := closed.read(t.Context(), closed.open(t, brokers.Latest), 7, 0, at(3, 0), 1); err != io.EOF || !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("up to its end: %q, %v", got, err)
+		t.Errorf("reading up to the ledger's end: %q, %v", got, err)
 	}
 }

@@ -6,14 +6,13 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A TTL moves NAME-retain past the records of the open ledger, and Pulsar deletes the ledger.
-// It was listed empty, and records were seen in it later: they are lost, and the ledger does
-// not count as empty.
+// A TTL moves NAME-retain past the records of the open ledger, and Pulsar deletes the ledger. The ledger was
+// empty when it was listed, but records were seen in it later. They are lost, so it does not count as empty.
 func TestALedgerInWhichRecordsWereSeenDoesNotCountAsEmpty(t *testing.T) {
 	for _, one := range []struct {
 		name string
-		seen int64 // entries, when it was looked at for the last time
-		gone bool  // it is listed as it was; else it is not listed any more
+		seen int64 // entries that the ledger had at the last look
+		gone bool  // true: it is not listed any more; false: it is listed as sealed and empty
 	}{
 		{"it was empty a moment ago", 0, false},
 		{"it had a record a moment ago", 1, true},

@@ -20,8 +20,8 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// A message of 100 MB comes in chunks: Pulsar takes 5 MiB at once. It is read whole, or named
-// where the dataset takes no record that large.
+// A message of 100 MB is sent in chunks, because Pulsar takes at most 5 MiB at once. It is read whole, or named
+// in an error if the dataset's limit is smaller.
 func TestAMessageOfAHundredMegabytesIsReadOrNamed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -30,7 +30,7 @@ func TestAMessageOfAHundredMegabytesIsReadOrNamed(t *testing.T) {
 	chunked := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 4 << 20})
 	large := make([]byte, 100_000_000)
 	var seed [32]byte
-	_, _ = rand.NewChaCha8(seed).Read(large) // no codec and no mistake makes it the same
+	_, _ = rand.NewChaCha8(seed).Read(large) // random, so that no codec shrinks it and any mixed-up part shows
 	want := [][]byte{[]byte("before"), large, []byte("after")}
 	for _, v := range want {
 		p := small
@@ -51,7 +51,7 @@ func TestAMessageOfAHundredMegabytesIsReadOrNamed(t *testing.T) {
 		if most < int64(len(large)) {
 			tooLarge, ok := errors.AsType[*sources.TooLarge](err)
 			if !ok || tooLarge.Size != int64(len(large)) || entryOf(tooLarge.Position.Offset) == 0 || len(got) != 1 {
-				t.Errorf("where no record may have so many bytes: %d records and %v", len(got), err)
+				t.Errorf("with a smaller limit: %d records and %v", len(got), err)
 			}
 		} else if err != nil || len(got) != len(want) {
 			t.Errorf("%d records (%v), want %d", len(got), err, len(want))
@@ -68,9 +68,8 @@ func TestAMessageOfAHundredMegabytesIsReadOrNamed(t *testing.T) {
 	}
 }
 
-// A reader that does not read for a while is left by its broker: the topic is unloaded,
-// its ledgers are closed, the connection's Readers end. When it goes on, it has every
-// record once.
+// While a reader pauses, its topic is unloaded: ledgers are closed, and the connection's Readers end. When
+// the reader goes on, it gets every record once.
 func TestASlowReaderReadsOnWhenItsTopicWasUnloadedMeanwhile(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -129,8 +128,8 @@ func TestASlowReaderReadsOnWhenItsTopicWasUnloadedMeanwhile(t *testing.T) {
 	}
 }
 
-// Pulsar's own timers, once a minute and once a second, delete what the retaining
-// subscription still needs: reading names the exact range.
+// Pulsar checks a TTL once a minute here, and a quota once a second. Both delete ledgers that the retaining
+// subscription still needs, and reading them names the exact range.
 func TestWhatPulsarsTimersDeleteIsNamed(t *testing.T) {
 	b := ownBroker(t, testbroker.PulsarOptions{EntriesPerLedger: 5, Config: map[string]string{
 		"messageExpiryCheckIntervalInMinutes": "1", "backlogQuotaCheckIntervalInSeconds": "1"}})
@@ -196,15 +195,15 @@ func TestWhatPulsarsTimersDeleteIsNamed(t *testing.T) {
 	}
 }
 
-// A topic is deleted by force under a reader that has more to read, and under one that waits at
-// the head of a live topic. The error names the rest of the range, and the topic is not made again.
+// A topic is deleted by force while one reader has more to read, or waits at the head of a live topic. The
+// error names the rest of the range, and reading does not create the topic again.
 func TestATopicThatIsDeletedUnderAReaderIsTold(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	for name, end := range map[string]brokers.At{"with more to read": brokers.Latest, "at the head": brokers.Never} {
 		t.Run(name, func(t *testing.T) {
 			topic := newTopic(t, b, 0)
-			const n = 350 // the last ledger has 12 MB: more than a reader gets ahead
+			const n = 350 // so many that the last ledger has 12 MB, more than a reader gets ahead
 			p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true})
 			for range n {
 				p.SendAsync(t.Context(), &client.ProducerMessage{Payload: make([]byte, 80_000)}, func(_ client.MessageID, _ *client.ProducerMessage, err error) {
@@ -255,10 +254,10 @@ func TestATopicThatIsDeletedUnderAReaderIsTold(t *testing.T) {
 				break
 			}
 			if end == brokers.Latest && next >= g.End {
-				t.Error("all was read before the topic was deleted")
+				t.Error("everything was read before the topic was deleted, so this test has tested nothing")
 			}
 			if text, err := b.Admin(t.Context(), http.MethodGet, "persistent/public/default/"+topic+"/internalStats", nil); err == nil {
-				t.Errorf("reading has made the topic again: %s", text)
+				t.Errorf("reading has created the topic again: %s", text)
 			}
 		})
 	}

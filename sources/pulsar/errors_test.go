@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A broker that is away says nothing about a range, so reading waits for it as long as it
-// takes. An answer that is an error is tried three times.
+// A broker that is away says nothing about a range, so reading waits for it, however long it takes. A
+// request that is answered with an error is tried three times.
 func TestABrokerThatIsAwayIsSaidToBe(t *testing.T) {
 	for err, want := range map[error]bool{
 		explain(t.Context(), "pulsar://a", syscall.ECONNREFUSED): true,

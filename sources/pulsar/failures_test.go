@@ -19,7 +19,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// ownBroker is one that a test may kill.
+// ownBroker is a broker that a test may kill.
 func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {
 	t.Helper()
 	b, err := testbroker.StartPulsar(t.Context(), o)
@@ -34,9 +34,8 @@ func ownBroker(t testing.TB, o testbroker.PulsarOptions) *testbroker.Pulsar {
 	return b
 }
 
-// A broker that is killed while a Reader is kept, one that is frozen, and one that is killed
-// under an open cursor, which has more to come: each record comes once, in order, and nothing
-// is left when the source is closed.
+// A broker is killed while a Reader is kept, then it is frozen, then it is killed while an open cursor has
+// more to read. Each record comes once, in order, and nothing runs on after the source is closed.
 func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	b := ownBroker(t, testbroker.PulsarOptions{EntriesPerLedger: 10_000})
 	const n = 9000
@@ -77,7 +76,7 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Close() // its Reader has more ahead, and is kept
+	_ = first.Close() // its Reader has more to read, so it is kept
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,15 +124,15 @@ func TestARangeIsReadOnWhenTheBrokerWasKilledOrFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent(t, b, topic) == 0 {
-		t.Error("all was there before the broker was killed")
+		t.Error("everything had come before the broker was killed, so this test has tested nothing")
 	}
 	got = append(got, some...)
 	_ = third.Close()
 	if !slices.Equal(got, want) {
-		t.Errorf("%d records were read, %d were sent", len(got), n)
+		t.Errorf("%d records were read, want the %d that were sent", len(got), n)
 	}
 	s.Close()
-	leaks.None(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's
+	leaks.None(t, before, goleak.IgnoreAnyFunction("github.com/headrace/headrace/internal/proof/testbroker.(*process).start.func1")) // the broker's own goroutine
 }
 
 func readTexts(ctx context.Context, src sources.Source, id sources.PartitionID, g sources.Segment) ([]string, error) {

@@ -13,14 +13,14 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// fakeAdmin is an admin API of the test's own. Its answers are JSON, by the path below
+// fakeAdmin is a scripted admin API. It has an answer in JSON for each path that is set, below
 // /admin/v2/persistent/public/default/. It answers 404 to any other request.
 type fakeAdmin struct {
 	url string
 
 	mu      sync.Mutex
 	answers map[string]string
-	serves  func(w http.ResponseWriter, r *http.Request, path string) bool // before answers, if it is set and returns true
+	serves  func(w http.ResponseWriter, r *http.Request, path string) bool // if set, it is asked first; true: it has answered
 }
 
 func newFakeAdmin(t testing.TB) *fakeAdmin {
@@ -51,15 +51,15 @@ func (a *fakeAdmin) set(path, format string, args ...any) {
 	a.answers[path] = fmt.Sprintf(format, args...)
 }
 
-// topic has a topic without partitions. Of each ledger it has the number and the entries; the
-// last one is open. cursors are JSON.
+// topic adds a topic without partitions. Each ledger is given by its number and its entries; the last one is
+// open. cursors is JSON.
 func (a *fakeAdmin) topic(name, cursors string, ledgers ...[2]int64) {
 	a.set(name+"/partitions", `{"partitions": 0}`)
 	a.set(name+"/internal-info", `{"creationDate": "2026-01-30T00:00:00.001Z"}`)
 	a.layout(name, cursors, ledgers...)
 }
 
-// layout sets the ledgers of a topic, as Pulsar shows them: the open one has 0 entries.
+// layout sets the ledgers of a topic as Pulsar shows them: with 0 entries for the open one.
 func (a *fakeAdmin) layout(name, cursors string, ledgers ...[2]int64) {
 	var all []string
 	for i, g := range ledgers {
@@ -77,7 +77,7 @@ func (a *fakeAdmin) layout(name, cursors string, ledgers ...[2]int64) {
 		open[0], open[1]-1, open[1], strings.Join(all, ","), cursors)
 }
 
-// open opens a dataset of some topics at the fake.
+// open opens a dataset of some of the fake's topics.
 func (a *fakeAdmin) open(t testing.TB, end brokers.At, topics ...string) *Source {
 	t.Helper()
 	s, err := Open(Options{Dataset: "test", Service: "pulsar://127.0.0.1:1", Admin: a.url, Topics: topics, Retain: "x-retain", Progress: "x",

@@ -21,17 +21,17 @@ import (
 // fakeEntry is an entry of a fakeBroker: its metadata and payload.
 type fakeEntry struct {
 	metadata, payload []byte
-	damaged           func() bool // asked each time it is sent: a bit of it is flipped then
+	damaged           func() bool // called each time it is sent; true: one of its bits is flipped
 	left              bool        // the broker leaves it out
-	stuck             bool        // nothing comes to a Reader that has come to it
+	stuck             bool        // a Reader that has come to it gets nothing more
 	unknown           bool        // the admin API does not find it
 
 	uuid  string
 	chunk int
 }
 
-// fakeBroker is a broker of the test's own, with one topic t and its admin API. It sends the
-// entries of its ledgers in order, against permits.
+// fakeBroker is a scripted broker with one topic, t, and its admin API. It sends the entries of its ledgers
+// in order, as long as the Reader has given permits.
 type fakeBroker struct {
 	*fakeAdmin
 	l    net.Listener
@@ -41,10 +41,10 @@ type fakeBroker struct {
 	ids     []int64
 	ledgers map[int64][]*fakeEntry
 	conns   []net.Conn
-	heads   int // questions about one entry
+	heads   int // how often the admin API was asked for an entry
 }
 
-// newFakeBroker has ledgers with entries. The last one is open.
+// newFakeBroker starts a broker whose ledgers have these entries. The last ledger is open.
 func newFakeBroker(t testing.TB, first int64, ledgers ...[]*fakeEntry) *fakeBroker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,7 +84,7 @@ func newFakeBroker(t testing.TB, first int64, ledgers ...[]*fakeEntry) *fakeBrok
 	return b
 }
 
-// serveEntry says what an entry is.
+// serveEntry answers the admin API's request for an entry.
 func (b *fakeBroker) serveEntry(w http.ResponseWriter, _ *http.Request, path string) bool {
 	var ledger, entry int64
 	if n, _ := fmt.Sscanf(path, "t/ledger/%d/entry/%d", &ledger, &entry); n != 2 {
@@ -113,7 +113,7 @@ func text(b []byte, n protowire.Number, v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v)
 }
 
-// numbersOf are the numbers and the texts of a message of the protocol, by field.
+// numbersOf returns the numbers and the texts of a message of the protocol, by field.
 func numbersOf(b []byte) (numbers map[protowire.Number]uint64, texts map[protowire.Number][]byte) {
 	numbers, texts = map[protowire.Number]uint64{}, map[protowire.Number][]byte{}
 	for len(b) > 0 {
@@ -142,7 +142,7 @@ const (
 	wireLookup, wireLookedUp   = 23, 24
 )
 
-// fakeReader is a subscription: where it is, and how many entries it may get.
+// fakeReader is a subscription: its place, and how many entries it may get.
 type fakeReader struct {
 	ledger  int // the index of its number
 	entry   int64
@@ -240,7 +240,7 @@ func metadataOf() []byte {
 	return number(number(text(nil, 1, "producer"), 2, 7), 3, 1_700_000_000_000)
 }
 
-// framed is an entry as a broker sends it.
+// framed is an entry in the form in which a broker sends it.
 func framed(metadata, payload []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(metadata)))
 	b = append(append(b, metadata...), payload...)
@@ -253,7 +253,7 @@ func plain(value string) *fakeEntry {
 	return &fakeEntry{metadata: metadataOf(), payload: []byte(value)}
 }
 
-// chunkOf is part id of n of a message of total bytes.
+// chunkOf is chunk id of n of a message of total bytes.
 func chunkOf(uuid string, id, n, total int, part string) *fakeEntry {
 	m := number(text(metadataOf(), 26, uuid), 27, uint64(n))
 	m = number(number(number(m, 28, uint64(total)), 29, uint64(id)), 9, uint64(total))
@@ -272,8 +272,8 @@ func (b *fakeBroker) open(t testing.TB, end brokers.At) *Source {
 	return s
 }
 
-// read reads [from, to) of a ledger as an agent does: after a temporary error it opens
-// another cursor behind the last record. It tries as often as tries says.
+// read reads [from, to) of a ledger as an agent does: after a temporary error it opens another cursor after
+// the last record. It tries at most `tries` times.
 func (b *fakeBroker) read(ctx context.Context, s *Source, ledger, from, to int64, tries int) (values []string, err error) {
 	return readAsAgent(ctx, s, partition{"public/default/t", 1769731200001}, ledger, from, to, tries)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// From the first message of an open transaction on, all entries are hidden, in whatever ledger
-// it lies. A dataset with end: latest ends before it.
+// Pulsar hides all entries from the first message of an open transaction on, whatever ledger it is in. A
+// dataset with end: latest ends before it.
 func TestTheLatestMessageIsTheLastBeforeAnOpenTransaction(t *testing.T) {
 	layout := [][2]int64{{5, 10}, {7, 1}, {8, 0}, {9, 100}, {12, 0}}
 	last := messageAt{Ledger: 9, Entry: 99}
@@ -22,7 +22,7 @@ func TestTheLatestMessageIsTheLastBeforeAnOpenTransaction(t *testing.T) {
 
 func hiddenFrom(t *testing.T, layout [][2]int64, last messageAt, rolled bool) {
 	for _, g := range layout {
-		for first := int64(0); first < g[1]+1; first++ { // of the entries of g
+		for first := int64(0); first < g[1]+1; first++ { // the first hidden entry of ledger g
 			if g[0] > 9 || first == g[1] && g[0] != 9 {
 				continue
 			}
@@ -45,7 +45,7 @@ func hiddenFrom(t *testing.T, layout [][2]int64, last messageAt, rolled bool) {
 			p := partition{"public/default/t", 1}
 			before := layout
 			if rolled {
-				before = layout[:3] // ledger 9 begins after this layout was asked for
+				before = layout[:3] // ledger 9 begins after the source has asked for the layout
 			}
 			a.topic("t", "", before...)
 			l, err := s.layoutOf(t.Context(), p)
@@ -54,22 +54,22 @@ func hiddenFrom(t *testing.T, layout [][2]int64, last messageAt, rolled bool) {
 			}
 			a.topic("t", "", layout...)
 			if got, err := s.visible(t.Context(), p, &l); err != nil || got != position(g[0], at(first, 0)) || asked > 24 {
-				t.Errorf("the first hidden entry is %d:%d, and it ends at %d:%d (%v), after %d questions; rolled %v", g[0], first, ledgerOf(got.Segment), entryOf(got.Offset), err, asked, rolled)
+				t.Errorf("the first hidden entry is %d:%d, but the dataset ends at %d:%d (%v), after %d questions; rolled %v", g[0], first, ledgerOf(got.Segment), entryOf(got.Offset), err, asked, rolled)
 			}
 		}
 	}
 }
 
-// Just after it has loaded a topic, Pulsar says of all messages that they belong to an open
-// transaction, or that there are none. A dataset does not end there, or begin.
+// Just after Pulsar has loaded a topic, it says that all messages belong to an open transaction, or that
+// there is no message. A dataset must not begin or end by that answer.
 func TestWhatPulsarHidesWhileItLoadsATopicIsThere(t *testing.T) {
 	const loading, ready, none = `{"state": "Initializing"}`, `{"state": "Ready", "recoverEndTime": %d}`, "none"
 	for _, c := range []struct {
 		name   string
-		states []string // one after the other, the last one for ever
-		shows  int      // from this look at the last message on it is not hidden; 0: never
-		last   int64    // its entry; -1: there is none
-		want   int64    // the entry after the last one; -1: an error that is temporary
+		states []string // answers one after the other; the last one is repeated
+		shows  int      // the look at which the last message is not hidden any more; 0: never
+		last   int64    // the entry of the last message; -1: there is none
+		want   int64    // the entry after the last one; -1: a temporary error
 	}{
 		{"while it loads", []string{loading}, 0, 9, -1},
 		{"while it loads, as if it were empty", []string{loading}, 0, -1, -1},

@@ -19,7 +19,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// withIssuer is a dataset whose tokens come from an issuer.
+// withIssuer opens a dataset that gets its tokens from an issuer.
 func withIssuer(t *testing.T, admin, address string) *Source {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "key.json")
@@ -38,8 +38,8 @@ func withIssuer(t *testing.T, admin, address string) *Source {
 	return s
 }
 
-// An issuer that accepts connections and never answers holds nothing up: a request ends with
-// its context, in time by itself, and with Close.
+// An issuer accepts connections and never answers. A request still ends with its context, after its own
+// time, and with Close.
 func TestAnIssuerThatNeverAnswersHoldsNothingUp(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestAnIssuerThatNeverAnswersHoldsNothingUp(t *testing.T) {
 		if err := within(what, ended); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, whose context has ended: %v", what, err)
 		}
-		go func() { ended <- act(t.Context(), s) }() // it waits for the same answer
+		go func() { ended <- act(t.Context(), s) }() // waits for the same answer
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		if err := within("Close", closed); err != nil {
@@ -107,11 +107,11 @@ func TestAnIssuerThatNeverAnswersHoldsNothingUp(t *testing.T) {
 	s.o.login.within = time.Millisecond
 	_, err = s.Partitions(t.Context())
 	if e, ok := errors.AsType[*sources.Temporary](err); !ok || !e.Away || !strings.Contains(err.Error(), "issuer "+address) || !strings.Contains(err.Error(), "pulsar.auth.oauth2") {
-		t.Errorf("after its time: %v", err)
+		t.Errorf("after the issuer's time to answer: %v", err)
 	}
 }
 
-// A token is asked for once, again if it was refused, and again when it expires.
+// A token is asked for once, and again when it was refused or expires.
 func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 	var given, refuse atomic.Int64
 	var lives atomic.Int64
@@ -149,7 +149,7 @@ func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	ask(2)
-	lives.Store(int64(tokenEarly/time.Second) - 1) // it expires at once
+	lives.Store(int64(tokenEarly/time.Second) - 1) // a token counts as expired at once
 	s.o.login.refused(s.o.login.token)
-	ask(4) // a request for the partitions, and one for the topic
+	ask(4) // two more tokens: one request asks for the partitions, one for the topic
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// The policies are a topic's own: a TTL, a quota that evicts and a retention, which the
-// broker says are in force.
+// A topic's own policies count as the broker says that they are in force: a TTL, a quota that evicts, and a
+// retention.
 func TestDeletionByATTLAndByAQuotaIsForetold(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -97,12 +97,12 @@ func TestDeletionByATTLAndByAQuotaIsForetold(t *testing.T) {
 	admincall(t, b, http.MethodDelete, "persistent/public/default/"+topic+"/partitions?force=true", nil)
 	all, err := s.Keeps(t.Context(), marks, -1)
 	if err != nil || !all[0].Gone || all[0].Err == nil {
-		t.Errorf("of a topic that was deleted: %+v (%v)", all, err)
+		t.Errorf("for a deleted topic: %+v (%v)", all, err)
 	}
 }
 
-// A TTL passes what is needed, and the ledger is deleted: the guard sees where the topic
-// begins now, and reading names the exact range.
+// A TTL passes entries that are still needed, and their ledger is deleted. The guard sees where the topic
+// begins now, and reading names the exact range that is lost.
 func TestWhatATTLHasDeletedIsNamed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -131,7 +131,7 @@ func TestWhatATTLHasDeletedIsNamed(t *testing.T) {
 	mark := []sources.Mark{{Partition: ids[0], Position: sources.Position{Segment: segs[0].ID, Offset: segs[0].Start}}}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		// What a TTL does every few minutes.
+		// Pulsar applies a TTL every few minutes; do it now.
 		_, _ = b.Admin(t.Context(), http.MethodPost, path+"/all_subscription/expireMessages/1", nil)
 		_, _ = b.Admin(t.Context(), http.MethodPost, path+"/trim", nil)
 		all, err := s.Keeps(t.Context(), mark, -1)
@@ -153,7 +153,7 @@ func TestWhatATTLHasDeletedIsNamed(t *testing.T) {
 	}
 }
 
-// Policies of the topic's namespace count as those of the topic do.
+// Policies of the topic's namespace count like those of the topic.
 func TestPoliciesOfTheNamespaceAreForetold(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)

@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// The end of a topic moves while it is looked for: a live dataset that begins there has a
-// first segment all the same, which does not begin after its end.
+// The end of a topic moves while the source looks for it. A live dataset that begins there still has a first
+// segment, which does not begin after its own end.
 func TestTheEndOfATopicThatIsBeingWrittenIsAPlaceToBeginAt(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -57,8 +57,8 @@ func TestTheEndOfATopicThatIsBeingWrittenIsAPlaceToBeginAt(t *testing.T) {
 	}
 }
 
-// Pulsar begins a new ledger when one is full, and nothing may be written to it for hours. A
-// reader that waits there says so: else its stream asks for no other partition.
+// When a ledger is full, Pulsar begins a new one, which may stay empty for hours. A reader that waits there
+// must say so. Otherwise its stream asks for no other partition.
 func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -82,12 +82,12 @@ func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
 	select {
 	case head := <-heads:
 		if head != g.Start {
-			t.Errorf("the head is %d, and it waits at %d", head, g.Start)
+			t.Errorf("the reader says that the head is %d, but it waits at %d", head, g.Start)
 		}
 	case err := <-ended:
 		t.Errorf("it ends with %v", err)
 	case <-time.After(time.Minute):
-		t.Error("it says nothing for a minute")
+		t.Error("for a minute the cursor has not said that it waits")
 	}
 	cancel()
 	<-ended
@@ -96,8 +96,8 @@ func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
 	}
 }
 
-// A cursor that has read all says that it waits. It does so too if the last head that it saw
-// lay behind a record which was not read yet: the stream would ask for no other partition.
+// A cursor that has read everything says that it waits, also if the last head that it saw was after a record
+// that it had not read yet. Otherwise its stream would ask for no other partition.
 func TestACursorThatHasReadAllSaysThatItWaits(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -131,12 +131,12 @@ func TestACursorThatHasReadAllSaysThatItWaits(t *testing.T) {
 	select {
 	case head := <-heads:
 		if head > read.End {
-			t.Errorf("the head is %d, and it waits at %d", head, read.End)
+			t.Errorf("the cursor says that the head is %d, but it waits at %d", head, read.End)
 		}
 	case err := <-ended:
 		t.Errorf("it ends with %v", err)
 	case <-time.After(time.Minute):
-		t.Error("it says nothing for a minute")
+		t.Error("for a minute the cursor has not said that it waits")
 	}
 	cancel()
 	<-ended

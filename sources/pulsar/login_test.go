@@ -21,8 +21,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// anIssuer gives the broker's token to a client that knows the secret, as RFC 6749, section
-// 4.4 has it, over TLS with a certificate of its own.
+// anIssuer gives the broker's token to a client that knows the secret (RFC 6749, section 4.4), over TLS with a
+// certificate of its own.
 func anIssuer(t *testing.T, b *testbroker.Pulsar) (address, ca string) {
 	t.Helper()
 	var server *httptest.Server
@@ -54,7 +54,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// pair writes the certificate and the key of a file into two.
+// pair writes the certificate and the key of one file into two files.
 func pair(t *testing.T, both, folder string) (cert, key string) {
 	t.Helper()
 	rest, err := os.ReadFile(both)
@@ -72,9 +72,9 @@ func pair(t *testing.T, both, folder string) (cert, key string) {
 	return cert, key
 }
 
-// A token in a file, in a variable, of an OAuth2 issuer or of an operator's connection, a client's certificate; the broker's
-// certificate by our authority: each spec makes its subscriptions and reads. Where a part
-// is missing or wrong, the error says what to mend.
+// A spec may log in with a token in a file, in a variable, from an OAuth2 issuer or of an operator's
+// connection, or with a client's certificate. Each spec makes its subscriptions and reads. If a part is
+// missing or wrong, the error says what to repair.
 func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 	b := ownBroker(t, testbroker.PulsarOptions{Secure: true})
 	topic := newTopic(t, b, 2)
@@ -135,7 +135,7 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 			t.Errorf("with %s: %v", what, err)
 		}
 	}
-	// As a connection of the operator's, which the spec only names.
+	// A connection of the operator, which the spec only names.
 	var registered yaml.Node
 	if err := yaml.Unmarshal([]byte("pulsar: {"+strings.TrimPrefix(at, ", ")+tls+", auth: {token_env: HEADRACE_TEST_TOKEN}}"), &registered); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestASpecLogsInOverTLSByTokenByOAuth2AndByCertificate(t *testing.T) {
 		fmt.Sprintf(", tls: {ca: %s, cert: %s, key: %s}", b.CA(), cert, otherKey): "pulsar.tls",
 	} {
 		if err := open(security); err == nil || isTemporary(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; it must name %s", security, err, want)
+			t.Errorf("%s: the error %v must name %s", security, err, want)
 		}
 	}
 }

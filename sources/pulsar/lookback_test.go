@@ -14,7 +14,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Only a first chunk whose ledger is gone is lost. However far back it lies, it is looked for.
+// A first chunk is looked for, however far back it is. It is lost only if its ledger is deleted.
 func TestTheFirstChunkOfAMessageIsLookedForAsFarAsTheTopicGoes(t *testing.T) {
 	far := []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}
 	other := plain("other")
@@ -28,7 +28,7 @@ func TestTheFirstChunkOfAMessageIsLookedForAsFarAsTheTopicGoes(t *testing.T) {
 	}
 }
 
-// The admin API may fail once in many thousands of questions. Then the next cursor goes on.
+// The admin API may fail once in many thousands of questions. Then the next cursor goes on from there.
 func TestALookForTheFirstChunkGoesOnWhereItFailed(t *testing.T) {
 	far := []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}
 	for range 50 {
@@ -65,7 +65,7 @@ func TestAMessageHasLostItsFirstChunkOnlyIfItsLedgerIsGone(t *testing.T) {
 	if _, err := b.read(t.Context(), b.open(t, brokers.Latest), 7, at(2, 0), at(4, 0), 1); err == nil {
 		t.Error("it is read")
 	} else if e, ok := lost(err); !ok || e.Lost.Start != at(2, 0) || e.Lost.End != at(3, 0) || !strings.Contains(err.Error(), "t ledger 7") || !strings.Contains(err.Error(), "entry 2") {
-		t.Errorf("its topic begins after its first chunk: %v", err)
+		t.Errorf("with a topic that begins after the first chunk: %v", err)
 	}
 
 	// Pulsar deletes the ledger while the chunk is looked for.
@@ -80,10 +80,10 @@ func TestAMessageHasLostItsFirstChunkOnlyIfItsLedgerIsGone(t *testing.T) {
 	if _, err := b.read(t.Context(), b.open(t, brokers.Latest), 7, at(2, 0), at(4, 0), 1); err == nil {
 		t.Error("it is read")
 	} else if e, ok := lost(err); !ok || e.Lost.Start != at(2, 0) || e.Lost.End != at(3, 0) {
-		t.Errorf("its ledger is deleted meanwhile: %v", err)
+		t.Errorf("with the ledger deleted meanwhile: %v", err)
 	}
 
-	// The broker does not know an entry, whose ledger is there.
+	// The broker does not know an entry, although its ledger is there.
 	for _, unknown := range []int{0, 1} {
 		all := entries()
 		all[unknown].unknown = true
@@ -91,13 +91,13 @@ func TestAMessageHasLostItsFirstChunkOnlyIfItsLedgerIsGone(t *testing.T) {
 		s := b.open(t, brokers.Latest)
 		_, err := b.read(t.Context(), s, 7, at(2, 0), at(4, 0), opensMost)
 		if !isTemporary(err) {
-			t.Errorf("entry %d is unknown: %v", unknown, err)
+			t.Errorf("entry %d unknown: %v, want a temporary error", unknown, err)
 		}
 		s.tries.silence = 0
 		_, err = b.read(t.Context(), s, 7, at(2, 0), at(4, 0), 1)
 		m, ok := errors.AsType[*sources.Malformed](err)
 		if !ok || m.Position.Offset != at(2, 0) || !strings.Contains(err.Error(), fmt.Sprint("7:", unknown)) {
-			t.Errorf("entry %d is unknown for long: %v", unknown, err)
+			t.Errorf("entry %d unknown for long: %v, want an error that names it", unknown, err)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A partition whose subscription cannot be moved, and a topic that is gone, stop no other
-// move. The error has all that were not moved. The source is a fresh one, as the master's is.
+// If one subscription cannot be moved, or a topic is gone, the others are moved all the same. The error names
+// each that was not moved. The source has listed nothing yet, like the master's.
 func TestAPartitionThatFailsStopsNoOtherMove(t *testing.T) {
 	a := newFakeAdmin(t)
 	cursors := func(name, x string) {
@@ -37,7 +37,7 @@ func TestAPartitionThatFailsStopsNoOtherMove(t *testing.T) {
 	moved := map[string]string{}
 	a.serves = func(w http.ResponseWriter, r *http.Request, path string) bool {
 		name, what, _ := strings.Cut(path, "/")
-		if name == "t-partition-0" && what == "internalStats" { // of all it is asked first
+		if name == "t-partition-0" && what == "internalStats" { // its stats are asked for first
 			w.WriteHeader(http.StatusInternalServerError)
 			return true
 		}
@@ -78,7 +78,7 @@ func TestAPartitionThatFailsStopsNoOtherMove(t *testing.T) {
 		}
 	}
 	if err := s.Commit(t.Context(), []sources.Mark{{Partition: "pulsar:public/default/other@1"}}); err == nil || !strings.Contains(err.Error(), "not a partition of dataset test") {
-		t.Errorf("of another topic: %v", err)
+		t.Errorf("moving the subscription of another topic: %v", err)
 	}
 	if p, err := parsePartition(id("t")); err != nil || p.id() != id("t") {
 		t.Errorf("%v, %v", p, err)

@@ -22,8 +22,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// javaHolds sends a plain message, two of a transaction that stays open, and a plain one. end
-// commits or aborts the transaction.
+// javaHolds sends a plain message, two messages of a transaction that stays open, and another plain one. It
+// returns a function that commits or aborts the transaction.
 func javaHolds(t *testing.T, b *testbroker.Pulsar, topic string) (end func(how string)) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
@@ -44,7 +44,7 @@ func javaHolds(t *testing.T, b *testbroker.Pulsar, topic string) (end func(how s
 	said := bufio.NewScanner(out)
 	for said.Text() != "open" {
 		if !said.Scan() {
-			t.Fatalf("it ended: %v", cmd.Wait())
+			t.Fatalf("the Java program has ended: %v", cmd.Wait())
 		}
 	}
 	return func(how string) {
@@ -58,8 +58,8 @@ func javaHolds(t *testing.T, b *testbroker.Pulsar, topic string) (end func(how s
 	}
 }
 
-// A transaction is open. A dataset that ends at the latest message ends before it. A live one
-// waits there, and goes on when the transaction ends, with its messages or without them.
+// While a transaction is open, a dataset with end: latest ends before it. A live dataset waits there, and goes
+// on when the transaction ends, with its messages if it was committed.
 func TestMessagesOfAnOpenTransactionAreWaitedFor(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -102,7 +102,7 @@ func TestMessagesOfAnOpenTransactionAreWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		values, ended := make(chan string, 10), make(chan error, 1)
-		go func() { // ends when all have come
+		go func() { // ends when all messages have come
 			var batch sources.Batch
 			for n := 0; n < len(want); {
 				if err := c.Next(t.Context(), &batch); err != nil {
@@ -116,7 +116,7 @@ func TestMessagesOfAnOpenTransactionAreWaitedFor(t *testing.T) {
 			}
 			ended <- nil
 		}()
-		for range 2 * realTries { // it has looked so often, and nothing is wrong
+		for range 2 * realTries { // looking so often at an open transaction must not count as an error
 			select {
 			case <-asked:
 			case err := <-ended:
@@ -124,7 +124,7 @@ func TestMessagesOfAnOpenTransactionAreWaitedFor(t *testing.T) {
 			}
 		}
 		if len(values) != 1 {
-			t.Errorf("%s: %d messages have come while the transaction is open", how, len(values))
+			t.Errorf("%s: %d messages came while the transaction was open", how, len(values))
 		}
 		end(how)
 		if err := <-ended; err != nil {

@@ -25,8 +25,8 @@ func producer(t testing.TB, o client.ProducerOptions) client.Producer {
 	return p
 }
 
-// producerOf tries until the broker has a producer. The official client gives the broker ten
-// seconds for it, and a busy machine may need longer.
+// producerOf tries until it has a producer. The official client waits ten seconds for the broker, and a busy
+// machine may need longer.
 func producerOf(t testing.TB, c client.Client, o client.ProducerOptions) client.Producer {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -49,8 +49,8 @@ func send(t testing.TB, p client.Producer, m *client.ProducerMessage) client.Mes
 	return id
 }
 
-// A message in chunks is where its last chunk is, also for who begins to read between
-// its chunks, where a ledger ends between them, and with others' messages in between.
+// A chunked message has the position of its last chunk. That is so for a range that begins between its
+// chunks, if a ledger ends between them, and with other messages in between.
 func TestAMessageInChunksIsReadWholeWhereverOneBegins(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -74,7 +74,7 @@ func TestAMessageInChunksIsReadWholeWhereverOneBegins(t *testing.T) {
 	}
 	segs := sourcetestSegments(t, s, ids[0])
 	if entries := entryOf(segs[0].End); entries < 30 {
-		t.Fatalf("%d entries: the large messages are not in chunks", entries)
+		t.Fatalf("only %d entries, so the large messages are not in chunks", entries)
 	}
 	for _, step := range []int64{segs[0].End, at(1, 0), at(4, 0)} {
 		var got [][]byte
@@ -89,18 +89,18 @@ func TestAMessageInChunksIsReadWholeWhereverOneBegins(t *testing.T) {
 			}
 		}
 		if len(got) != len(want) {
-			t.Fatalf("%d messages in pieces of %d offsets, sent were %d", len(got), step, len(want))
+			t.Fatalf("in pieces of %[2]d offsets %[1]d messages were read, want %[3]d", len(got), step, len(want))
 		}
 		for i := range got {
 			if !bytes.Equal(got[i], want[i]) {
-				t.Fatalf("message %d in pieces of %d offsets is %.20q, sent was %.20q", i, step, got[i], want[i])
+				t.Fatalf("message %d in pieces of %d offsets is %.20q, want %.20q", i, step, got[i], want[i])
 			}
 		}
 	}
 }
 
-// Keys, properties and times are the message's; no value is not the empty value, and
-// the empty one is there although the library leaves it out, with every compression.
+// Keys, properties and times are those of the message. A message without a value differs from one with an
+// empty value. The empty value is read with every compression, although the library sends no bytes for it.
 func TestKeysPropertiesTimesAndEmptyValuesAreTheMessages(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -146,8 +146,7 @@ func TestKeysPropertiesTimesAndEmptyValuesAreTheMessages(t *testing.T) {
 	}
 }
 
-// The Java client stores a key of bytes as base64 text. The key of a schema of keys and values
-// is such a key.
+// The Java client stores a key of bytes as base64 text. The key of a key-value schema is such a key.
 func TestKeysOfBytesAreTheirBytes(t *testing.T) {
 	b := realBroker(t)
 	topic := newTopic(t, b, 0)
@@ -171,8 +170,7 @@ func TestKeysOfBytesAreTheirBytes(t *testing.T) {
 	}
 }
 
-// Pulsar holds a delayed message back only from consumers that share a subscription. A reader
-// gets it in its place, at once.
+// Pulsar delays a message only for consumers that share a subscription. A reader gets it at its place, at once.
 func TestADelayedMessageComesAtItsPlace(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)

@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A dataset ends before the first message of its time or a later one, and begins with it. Times
-// are when messages were published.
+// A time means the first message that was published at that time or later. A dataset begins with this
+// message, or ends before it.
 func TestATimeIsTheFirstMessageOfItOrLater(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -28,7 +28,7 @@ func TestATimeIsTheFirstMessageOfItOrLater(t *testing.T) {
 	for i := range 6 {
 		v := fmt.Sprintf("|%d", i)
 		before := time.Now()
-		for !time.Now().Truncate(time.Millisecond).After(before) { // in a millisecond of its own
+		for !time.Now().Truncate(time.Millisecond).After(before) { // so that each message has a millisecond of its own
 			time.Sleep(time.Millisecond)
 		}
 		send(t, p, &client.ProducerMessage{Payload: []byte(v[1:])})
@@ -54,7 +54,7 @@ func TestATimeIsTheFirstMessageOfItOrLater(t *testing.T) {
 		_ = c.Close()
 	}
 	if len(published) != len(want) {
-		t.Fatalf("%d messages, %d were sent", len(published), len(want))
+		t.Fatalf("%d messages were read, want the %d that were sent", len(published), len(want))
 	}
 	for _, one := range []struct {
 		name       string
@@ -77,7 +77,7 @@ func TestATimeIsTheFirstMessageOfItOrLater(t *testing.T) {
 	}
 }
 
-// A start id is where reading begins, and nothing else is if it is not there.
+// Reading begins exactly at a start id. If no message has the id, that is an error.
 func TestAStartIDThatIsNotThereIsNamed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
@@ -111,25 +111,25 @@ func TestAStartIDThatIsNotThereIsNamed(t *testing.T) {
 		}
 		all, err := s.Segments(t.Context(), ids[0], -1, 100)
 		if err == nil {
-			t.Errorf("from %v on it is listed as %+v", id, all)
+			t.Errorf("from %v on the topic is listed as %+v", id, all)
 		}
 		return err
 	}
 	for _, id := range []Place{{Ledger: ledger, Entry: 11}, {Ledger: ledger + 1000, Entry: 0}} {
 		err := segments(id)
 		if text := fmt.Sprintf("%d:%d", id.Ledger, id.Entry); err == nil || isTemporary(err) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), topic) || !strings.Contains(err.Error(), "start") {
-			t.Errorf("from %s on: %v", text, err)
+			t.Errorf("start id %s: %v", text, err)
 		}
 	}
 	trim(t, b, topic, 0)
 	err := segments(Place{Ledger: ledger, Entry: 7})
 	lost, ok := errors.AsType[*sources.Truncated](err)
 	if !ok || ledgerOf(lost.Lost.Segment) != ledger || lost.Lost.Start != at(7, 0) || !strings.Contains(err.Error(), "start names a message that Pulsar has deleted") {
-		t.Errorf("of a message that is deleted: %v", err)
+		t.Errorf("start id of a deleted message: %v", err)
 	}
 }
 
-// Messages of a topic with a schema are the bytes that the schema makes.
+// For a topic with a schema, the value of a message is the bytes that the schema has made.
 func TestATopicWithASchemaGivesItsBytes(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// sent is how many messages of a topic the broker has ever sent to anybody.
+// sent returns how many messages of a topic the broker has ever sent to readers.
 func sent(t testing.TB, b *testbroker.Pulsar, topic string) (n int64) {
 	t.Helper()
 	text, err := b.Admin(t.Context(), "GET", "persistent/public/default/"+topic+"/stats", nil)
@@ -31,14 +31,14 @@ func sent(t testing.TB, b *testbroker.Pulsar, topic string) (n int64) {
 	return stats.MsgOutCounter
 }
 
-// With the library's default a Reader of two entries of 100 messages gets a hundred
-// entries: it sent 221,600 messages here for 6,000, and an agent of `make chaos` needed
-// 258 MiB.
+// The broker sends little more than the ranges hold. With the library's default, a Reader of two entries of
+// 100 messages gets a hundred entries: the broker sent 221,600 messages here for 6,000, and an agent of
+// `make chaos` needed 258 MiB.
 func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	topic := newTopic(t, b, 0)
-	const entries, perEntry, step = 180, 100, 2 // in one ledger
+	const entries, perEntry, step = 180, 100, 2 // all entries are in one ledger
 	p := producer(t, client.ProducerOptions{Topic: topic, CompressionType: client.ZSTD, BatchingMaxMessages: perEntry, BatchingMaxPublishDelay: time.Minute})
 	for i := range entries * perEntry {
 		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(strconv.Itoa(i))}, func(client.MessageID, *client.ProducerMessage, error) {})
@@ -54,7 +54,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	}
 	g := sourcetestSegments(t, s, ids[0])[0]
 	read := 0
-	for from := int64(0); from < entries; from += 3 * step { // so that no Reader goes on where another ended
+	for from := int64(0); from < entries; from += 3 * step { // with gaps, so that no Reader goes on where another one ended
 		c, err := s.Open(t.Context(), sources.Range{Partition: ids[0], Segment: g.ID, Start: at(from, 0), End: at(from+step, 0)},
 			sources.Position{Segment: g.ID, Offset: at(from, 0)}, g.Locator)
 		if err != nil {
@@ -65,7 +65,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(some) != step*perEntry {
-			t.Fatalf("entries [%d, %d) gave %d messages, they hold %d", from, from+step, len(some), step*perEntry)
+			t.Fatalf("entries [%d, %d) gave %d messages, want %d", from, from+step, len(some), step*perEntry)
 		}
 		read += len(some)
 		_ = c.Close()
@@ -75,12 +75,12 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	}
 }
 
-// A Reader begins before anybody knows how large the messages are.
+// Few large messages are sent ahead, although a Reader begins before it knows how large they are.
 func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	topic := newTopic(t, b, 0)
-	const n, size = 190, 1 << 20 // in one ledger
+	const n, size = 190, 1 << 20 // all in one ledger
 	p := producer(t, client.ProducerOptions{Topic: topic, DisableBatching: true})
 	for range n {
 		send(t, p, &client.ProducerMessage{Payload: bytes.Repeat([]byte{1}, size)})
@@ -97,7 +97,7 @@ func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Those that were permitted before the size was known, and what waits for us.
+	// The entries that were permitted before the size was known, and those that wait to be read.
 	const most = 3 * entriesFirst
 	read := int64(0)
 	var batch sources.Batch
@@ -115,6 +115,6 @@ func TestOfLargeMessagesFewAreAhead(t *testing.T) {
 		}
 	}
 	if read != n {
-		t.Errorf("%d messages were read, %d were sent", read, n)
+		t.Errorf("%d messages were read, want the %d that were sent", read, n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// The master releases a dataset with a source that knows nothing of it. Topics that are gone,
-// or whose broker refuses, keep none of the others from being released.
+// The master releases a dataset with a source that has listed nothing. If a topic is gone, or its broker
+// refuses, the other topics are still released.
 func TestATopicThatIsGoneKeepsNoOtherFromBeingReleased(t *testing.T) {
 	a := newFakeAdmin(t)
 	a.topic("first", "", [2]int64{5, 1})
@@ -28,7 +28,7 @@ func TestATopicThatIsGoneKeepsNoOtherFromBeingReleased(t *testing.T) {
 		if strings.HasPrefix(path, "first/") && strings.HasSuffix(path, "/x-retain") {
 			w.WriteHeader(http.StatusForbidden)
 		} else if path == "last-partition-1/subscription/x" {
-			w.WriteHeader(http.StatusNotFound) // it was removed before
+			w.WriteHeader(http.StatusNotFound) // the subscription was removed before
 		}
 		return true
 	}
@@ -42,6 +42,6 @@ func TestATopicThatIsGoneKeepsNoOtherFromBeingReleased(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := a.open(t, brokers.Never, "gone").Release(t.Context()); err != nil {
-		t.Errorf("of a topic that is gone: %v", err)
+		t.Errorf("releasing a topic that is gone: %v", err)
 	}
 }

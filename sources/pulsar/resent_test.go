@@ -10,9 +10,9 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A producer whose connection ends sends chunks again that the broker has stored already. A
-// message comes once all the same, where its chunks are complete for the first time, wherever
-// ranges begin. It comes again only if it was sent again as a whole, from its first chunk on.
+// A producer whose connection ends may send chunks again that the broker has already stored. The message
+// still comes once, where its chunks are complete for the first time, wherever ranges begin. It comes
+// again only if it was sent again as a whole, from its first chunk on.
 func TestChunksThatWereSentAgainAreTakenOnce(t *testing.T) {
 	part := []string{"aaaa", "bbbb", "cc"}
 	whole := strings.Join(part, "")
@@ -27,7 +27,7 @@ func TestChunksThatWereSentAgainAreTakenOnce(t *testing.T) {
 		"0 1 x 1 y 2 x 2 y": "xymxy",
 		"0 1 2 0 1 2":       "mm",
 		"0 1 2 2 0 1 2 2":   "mm",
-		"0 1 0 1":           "", // its end never came
+		"0 1 0 1":           "", // the last chunk is missing
 	} {
 		var all []*fakeEntry
 		for _, c := range strings.Fields(order) {
@@ -65,7 +65,7 @@ func TestChunksThatWereSentAgainAreTakenOnce(t *testing.T) {
 	}
 }
 
-// Between the chunks of a message lie the beginnings of many others.
+// A message is read whole even if many others begin between its chunks.
 func TestAMessageIsPutTogetherAlsoIfManyOthersHaveBegun(t *testing.T) {
 	all := []*fakeEntry{chunkOf("ours", 0, 2, 8, "1234")}
 	for i := range 2 * partsMost {

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// ledgers is a layout: of each ledger its number and entries, the last one open.
+// ledgers returns a layout. Each ledger is given by its number and its entries; the last one is open.
 func ledgers(all ...[2]int64) *layout {
 	l := &layout{}
 	for _, g := range all {

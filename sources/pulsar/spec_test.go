@@ -30,7 +30,7 @@ func parsed(t *testing.T, text string) *dataset.Spec {
 	return s
 }
 
-// with is clicksSpec with other lines for one of its.
+// with returns clicksSpec with a part replaced.
 func with(old, now string) string { return strings.Replace(clicksSpec, old, now, 1) }
 
 func TestAPulsarSpecHasDefaultsAndIsTheSameAfterItsJSON(t *testing.T) {

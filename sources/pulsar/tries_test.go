@@ -12,14 +12,14 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// An agent closes the cursor after an error that may pass, and opens another one. So the
-// source counts how often an entry could not be read, and then names it.
+// After a temporary error, an agent opens another cursor. So the source counts over cursors how often an
+// entry could not be read, and then names it in an error.
 func TestAnEntryThatCannotBeReadIsNamedAfterThreeCursors(t *testing.T) {
 	for _, one := range []struct {
 		name    string
-		damages int // the second entry comes damaged so often
+		damages int // how often the second entry comes damaged
 		left    bool
-		want    string // "": it is read
+		want    string // the error; "": the entry is read
 	}{
 		{"it comes damaged twice", 2, false, ""},
 		{"it comes damaged again and again", 1000, false, "checksum"},
@@ -47,23 +47,22 @@ func TestAnEntryThatCannotBeReadIsNamedAfterThreeCursors(t *testing.T) {
 	}
 }
 
-// A broker that is slow, or that takes a topic over, is not one that leaves an entry out. Of an
-// entry after which nothing comes, or that its broker does not know, it takes some time until
-// it is named.
+// A broker that is slow, or that is taking a topic over, must not count as leaving an entry out. So an entry
+// after which nothing comes, or that its broker does not know, is named in an error only after some time.
 func TestAnEntryAfterWhichNothingComesIsNamedOnlyAfterSomeTime(t *testing.T) {
 	stuck := func(value string) *fakeEntry {
 		return &fakeEntry{metadata: metadataOf(), payload: []byte(value), stuck: true}
 	}
 	for _, c := range []struct {
 		name    string
-		unknown bool // to the admin API
+		unknown bool // the admin API does not know the entry
 		behind  []*fakeEntry
 		named   bool
 	}{
 		{"it is the last one", false, nil, true},
 		{"it is the last one, and the broker does not know it", true, nil, false},
-		{"what lies behind it comes to another Reader", false, []*fakeEntry{plain("three")}, true},
-		{"what lies behind it comes to another Reader, and the broker does not know it", true, []*fakeEntry{plain("three")}, true},
+		{"the entry after it comes to another Reader", false, []*fakeEntry{plain("three")}, true},
+		{"the entry after it comes to another Reader, and the broker does not know it", true, []*fakeEntry{plain("three")}, true},
 		{"nothing comes at all: the broker is slow", false, []*fakeEntry{stuck("three")}, false},
 	} {
 		bad := stuck("two")
@@ -72,25 +71,25 @@ func TestAnEntryAfterWhichNothingComesIsNamedOnlyAfterSomeTime(t *testing.T) {
 		s := b.open(t, brokers.Latest)
 		s.tries.behind = time.Hour
 		if !c.named {
-			s.tries.behind = time.Millisecond // nothing comes in any time
+			s.tries.behind = time.Millisecond // a short wait is enough, because nothing will come
 		}
 		if _, err := b.read(t.Context(), s, 5, 0, at(2, 0), opensMost); !isTemporary(err) {
-			t.Errorf("%s, after %d cursors: %v", c.name, opensMost, err)
+			t.Errorf("%s, after %d cursors: %v, want a temporary error", c.name, opensMost, err)
 		}
 		s.tries.silence = 0
 		_, err := b.read(t.Context(), s, 5, 0, at(2, 0), 1)
 		if m, ok := errors.AsType[*sources.Malformed](err); ok != c.named || ok && m.Position.Offset != at(1, 0) || !ok && !isTemporary(err) {
-			t.Errorf("%s, after that time: %v", c.name, err)
+			t.Errorf("%s, after a long time: %v; want an error that names the entry: %v", c.name, err, c.named)
 		}
 	}
 }
 
-// A broker that is slow now and was slow an hour ago leaves no entry out.
+// If a broker is slow now and was slow an hour ago, that does not count as two tries in a row.
 func TestTriesThatDoNotFollowEachOtherCloselyAreCountedAnew(t *testing.T) {
 	var a tries
 	now := time.Now()
 	for i, c := range []struct {
-		ago   time.Duration // the failure before
+		ago   time.Duration // how long ago the failure before was
 		times int
 	}{{0, 1}, {0, 2}, {time.Hour, 1}, {0, 2}} {
 		if c.ago > 0 {
@@ -100,7 +99,7 @@ func TestTriesThatDoNotFollowEachOtherCloselyAreCountedAnew(t *testing.T) {
 			t.Errorf("failure %d: %d in a row, for %v", i+1, times, lasts)
 		}
 	}
-	// A try may take long itself.
+	// A single try may take long, too.
 	a.all[0].since, a.all[0].last = now.Add(-time.Hour), now.Add(-time.Hour)
 	if times, lasts := a.failed(spot{entry: 7}, now.Add(-time.Hour+time.Second)); times != 3 || lasts < time.Hour {
 		t.Errorf("after a long try: %d in a row, for %v", times, lasts)
@@ -111,15 +110,15 @@ func TestFewEntriesThatCannotBeReadAreCounted(t *testing.T) {
 	var a tries
 	for i := range int64(10 * triesMost) {
 		if n, _ := a.failed(spot{entry: i}, time.Now()); n != 1 {
-			t.Fatal(n)
+			t.Fatalf("got %v, want %v", n, 1)
 		}
 	}
 	last := spot{entry: 10*triesMost - 1}
 	if n, _ := a.failed(last, time.Now()); n != 2 || len(a.all) > triesMost || int(a.count.Load()) != len(a.all) {
-		t.Errorf("the last one failed %d times, %d are kept", n, len(a.all))
+		t.Errorf("the last entry has failed %d times, want 2; %d entries are kept", n, len(a.all))
 	}
 	a.passed(last)
 	if n, _ := a.failed(last, time.Now()); n != 1 {
-		t.Errorf("%d after it was read", n)
+		t.Errorf("an entry that was read meanwhile has failed %d times, want 1", n)
 	}
 }

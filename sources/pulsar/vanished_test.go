@@ -12,18 +12,18 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// Pulsar removes the open ledger when it loads a topic, if no entry is in it. No record
-// is lost then: the segment is sealed, empty, and what follows it is listed.
+// When Pulsar loads a topic, it removes the open ledger if that has no entry. No record is lost then: the
+// segment is sealed as empty, and the next ledger is listed.
 func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
 	for _, one := range []struct {
 		name    string
-		before  int // records in front of the empty ledger
+		before  int // records before the empty ledger
 		ttl     bool
-		written int    // into the ledger, after it was listed
-		seen    bool   // it was looked at since then; else the master was started again, an hour later
-		want    string // "": it is reported as lost
+		written int    // records written to the ledger after it was listed
+		seen    bool   // the source has looked at the ledger since then; false: a new master has not
+		want    string // how the ledger is listed then; "": not at all, so its records count as lost
 	}{
 		{"a topic without a record", 0, false, 0, false, "empty"},
 		{"a topic with records", 30, false, 0, false, "empty"},
@@ -93,7 +93,7 @@ func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 	}
 }
 
-// expire does what a TTL does every few minutes, until a ledger is gone.
+// expire applies the topic's TTL, as Pulsar does every few minutes, until a ledger is deleted.
 func expire(t testing.TB, b *testbroker.Pulsar, topic string, ledger int64) {
 	t.Helper()
 	path := "persistent/public/default/" + topic

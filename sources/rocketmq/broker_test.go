@@ -48,20 +48,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// small makes commit log files so small that a test can have them deleted, and
-// deletes soon.
+// small makes the files of the commit log so small, and deletes them so soon, that a test can wait for it.
 var small = map[string]string{"mappedFileSizeCommitLog": "8388608", "cleanResourceInterval": "1000", "maxMessageSize": "4194304"}
 
-// realBroker is one broker for all tests that do not harm it, and the official
-// client to write with. That client's goroutines stay as long as the process, so it
-// is started once, before any test looks at goroutines.
+// realBroker returns one broker for all tests that do not harm it, and the official client to write with.
+// That client's goroutines run as long as the process, so it is started once, before any test looks at
+// goroutines.
 func realBroker(t testing.TB) (*testbroker.RocketMQ, official.Producer) {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.broker, shared.err = testbroker.StartRocketMQ(context.Background(), testbroker.RocketMQOptions{Set: small}); shared.err == nil {
 			shared.producer, shared.err = newProducer(shared.broker, "shared", primitive.Credentials{})
 		}
-		if shared.err == nil { // it connects when it sends
+		if shared.err == nil { // connect it: a producer connects when it first sends
 			topic := newTopic(t, shared.broker, 1)
 			send(t, shared.producer, shared.broker.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("first")))
 		}
@@ -72,7 +71,7 @@ func realBroker(t testing.TB) (*testbroker.RocketMQ, official.Producer) {
 	return shared.broker, shared.producer
 }
 
-// newProducer never sends a message twice by itself.
+// newProducer returns a producer that never sends a message twice by itself.
 func newProducer(b *testbroker.RocketMQ, group string, k primitive.Credentials) (official.Producer, error) {
 	p, err := official.NewProducer(producer.WithNameServer([]string{b.NameServer()}), producer.WithGroupName(group), producer.WithInstanceName(group),
 		producer.WithRetry(0), producer.WithQueueSelector(producer.NewManualQueueSelector()), producer.WithCredentials(k))
@@ -96,9 +95,9 @@ func newTopic(t testing.TB, b *testbroker.RocketMQ, queues int) string {
 	return name
 }
 
-// send appends messages to one queue and returns the first one's offset. The official
-// client gives an answer three seconds, whatever one asks of it. On a busy machine an
-// answer may be later, so where the queue ends says whether messages are there.
+// send appends messages to one queue and returns the offset of the first one. The official client always
+// waits three seconds for an answer. On a busy machine the answer may come later, so send looks at the end
+// of the queue to know whether the messages are there.
 func send(t testing.TB, p official.Producer, broker *testbroker.RocketBroker, topic string, queue int, all ...*primitive.Message) int64 {
 	t.Helper()
 	for _, m := range all {
@@ -118,7 +117,7 @@ func send(t testing.TB, p official.Producer, broker *testbroker.RocketBroker, to
 		if err == nil {
 			return res.QueueOffset
 		}
-		if !strings.Contains(err.Error(), "route info not found") { // that one was not sent
+		if !strings.Contains(err.Error(), "route info not found") { // with this error nothing was sent
 			for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 				if at, err := ends.End(t.Context(), queue); err == nil && at >= before+int64(len(all)) {
 					return before
@@ -128,7 +127,7 @@ func send(t testing.TB, p official.Producer, broker *testbroker.RocketBroker, to
 		if time.Now().After(deadline) {
 			t.Fatalf("sending to %s/%s/%d: %v", topic, broker.Name(), queue, err)
 		}
-		time.Sleep(50 * time.Millisecond) // its own try to learn the route
+		time.Sleep(50 * time.Millisecond) // meanwhile the client tries to learn the route
 	}
 }
 
@@ -165,8 +164,8 @@ func (p *place) Produce(t testing.TB, records [][]byte) {
 	}
 }
 
-// visible waits until the queue's head tells of what was sent: the broker's index of
-// a queue follows its commit log.
+// visible waits until the queue's head includes what was sent. The broker's index of a queue follows its
+// commit log.
 func (p *place) visible(t testing.TB, queue int) {
 	t.Helper()
 	if err := p.b.Reaches(t.Context(), remoting.Queue{Topic: p.topic, ID: queue}, int64((p.next+p.queues-1-queue)/p.queues)); err != nil {
@@ -209,12 +208,12 @@ func options(b *testbroker.RocketMQ, topics ...string) Options {
 		Start: End{At: brokers.Earliest}, End: End{At: brokers.Latest}, headWithin: 500 * time.Millisecond, topicWithin: 2 * time.Second}
 }
 
-// fill writes so much that every file of the commit log that was there is closed.
+// fill writes so much that every file of the commit log that existed before is closed.
 func fill(t testing.TB, b *testbroker.RocketMQ, p official.Producer) {
 	t.Helper()
 	topic, body := newTopic(t, b, 1), make([]byte, 2<<20)
 	for range 5 {
-		_, _ = crand.Read(body) // the client compresses what it can
+		_, _ = crand.Read(body) // random, because the client would compress other bytes
 		send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, bytes.Clone(body)))
 	}
 }

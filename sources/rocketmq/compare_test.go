@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// looked is what the master does once a second: it asks for heads, then for what was replaced.
-// Until the broker answers again it asks again.
+// looked does what the master does once a second: it asks for the heads, then for the replaced ranges. It
+// asks again until the broker answers.
 func looked(t *testing.T, s *Source) []sources.Replaced {
 	t.Helper()
 	return lookedAt(t, s, []sources.PartitionID{fakeQueue})
@@ -25,7 +25,7 @@ func lookedAt(t *testing.T, s *Source, ids []sources.PartitionID) (replaced []so
 	t.Helper()
 	answered(t, func() (err error) {
 		bounded(t, s, ids)
-		s.compareAgain = time.Time{} // however fast the machine is
+		s.compareAgain = time.Time{} // compare at once
 		replaced, err = s.Compare(t.Context())
 		return err
 	})
@@ -57,15 +57,15 @@ func answered(t *testing.T, ask func() error) {
 	}
 }
 
-// A broker that lost messages has others at their offsets. The head may be lower, the same or
-// higher when the master looks next.
+// A broker has lost messages and has others at their offsets. When the master looks next, the head may be
+// lower, the same or higher.
 func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		happens func(f *fake)
-		want    string // from and before, or nothing
+		want    string // the replaced range, or nothing
 		after   func(f *fake)
-		then    string // of the look after that
+		then    string // the replaced range at the look after that
 	}{
 		{"nothing", func(f *fake) { f.write("a", 50) }, "", nil, ""},
 		{"lost and refilled, started again", func(f *fake) { f.lose(240); f.restarted(); f.write("bb", 100) }, "[200 300]", nil, ""},
@@ -92,7 +92,7 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 				got := ""
 				for _, r := range looked(t, s) {
 					if r.Partition != fakeQueue {
-						t.Errorf("of %s", r.Partition)
+						t.Errorf("the replaced range is of queue %s", r.Partition)
 					}
 					got += fmt.Sprint([]int64{r.From, r.Before})
 				}
@@ -100,7 +100,7 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 					t.Errorf("%s: %q was replaced, want %q", when, got, want)
 				}
 			}
-			for range 3 { // heads 100, 200, 300
+			for range 3 { // the heads are 100, 200, 300
 				f.write("a", 100)
 				looks("before", "")
 			}
@@ -118,11 +118,11 @@ func TestMessagesThatHaveThePlaceOfLostOnesAreTold(t *testing.T) {
 	}
 }
 
-// If only the last message was remembered, it would not be known how many are lost.
+// The source remembers several messages. With only the last one, it could not say how many are lost.
 func TestAfterOneLookAboutAsManyMessagesAreNamedAsWereLost(t *testing.T) {
 	for _, c := range []struct {
-		lost int   // of 1,000
-		gone int64 // messages below it are removed, although the queue begins at 0
+		lost int   // how many of 1,000 messages
+		gone int64 // messages below this offset are removed, although the broker says that the queue begins at 0
 		from int64
 	}{{1, 0, 999}, {10, 0, 984}, {300, 0, 488}, {1000, 0, 487}, {1000, 900, 935}, {1000, 999, 999}} {
 		f := newFake(t, 1)
@@ -135,12 +135,12 @@ func TestAfterOneLookAboutAsManyMessagesAreNamedAsWereLost(t *testing.T) {
 		f.restarted()
 		got := looked(t, s)
 		if len(got) != 1 || got[0] != (sources.Replaced{Partition: fakeQueue, From: c.from, Before: 1000}) {
-			t.Errorf("%d were lost, %d removed: %+v, want [%d, 1000)", c.lost, c.gone, got, c.from)
+			t.Errorf("%d messages were lost and %d removed, but %+v is reported, want [%d, 1000)", c.lost, c.gone, got, c.from)
 		}
 	}
 }
 
-// A head that stays low has lost what was above it, although nothing came in its place.
+// If a head stays low, the messages above it are lost, even if no other messages have come.
 func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.T) {
 	f := newFake(t, 1)
 	o := f.options()
@@ -156,15 +156,15 @@ func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.
 		t.Errorf("%+v", got)
 	}
 	if f.write("bb", 100); len(looked(t, s)) > 0 {
-		t.Error("it is told twice")
+		t.Error("the lost messages were reported twice")
 	}
 	if fellWithin >= 20*time.Second {
-		t.Error("the master's HeadPatience is over first: it would go on with the lower head, and what is told later would be of new messages")
+		t.Error("the master's HeadPatience is over first: it would go on with the lower head, and a later report would name new messages")
 	}
 }
 
-// RocketMQ 4.x does not raise the minimum of a queue whose messages are all deleted. The messages
-// after them are compared, and read.
+// RocketMQ 4.x does not raise the minimum of a queue whose messages are all deleted. Later messages are
+// still compared, and read.
 func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	f := newFake(t, 1)
 	o := f.options()
@@ -187,9 +187,9 @@ func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	defer cur.Close()
 	var n int
 	var err error
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only ends a hang
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only ends a test that hangs
 	defer cancel()
-	for again := true; again && ctx.Err() == nil; { // as an agent
+	for again := true; again && ctx.Err() == nil; { // as an agent does
 		n, err = next(ctx, cur, 50)
 		_, again = errors.AsType[*sources.Temporary](err)
 	}
@@ -203,7 +203,7 @@ func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	}
 }
 
-// Hundreds of queues may have large messages. Few of them are asked for at once.
+// Hundreds of queues may have large messages. Only a few messages are asked for at once.
 func TestLargeMessagesAreComparedFewAtATime(t *testing.T) {
 	for _, c := range []struct{ size, want int }{{0, 4}, {1000, comparedAtOnce}, {1 << 20, 8}, {3 << 20, 2}, {40 << 20, 1}} {
 		var looks []*look
@@ -218,12 +218,12 @@ func TestLargeMessagesAreComparedFewAtATime(t *testing.T) {
 		for rest := looks; len(rest) > 0; {
 			var some []*look
 			if some, rest = few(rest); len(some) > c.want || len(rest) > 0 && len(some) != c.want {
-				t.Errorf("of %d bytes %d begin at once, want %d", c.size, len(some), c.want)
+				t.Errorf("with messages of %d bytes, %d looks begin at once, want %d", c.size, len(some), c.want)
 			}
 			begun += len(some)
 		}
 		if begun != len(looks) {
-			t.Errorf("%d of %d begin", begun, len(looks))
+			t.Errorf("%d of %d looks have begun", begun, len(looks))
 		}
 	}
 	f := newFake(t, 1)
@@ -235,17 +235,17 @@ func TestLargeMessagesAreComparedFewAtATime(t *testing.T) {
 	}
 }
 
-// A broker that is always behind with its queues does not hold up the heads of all others.
+// A broker whose queues are always behind its commit log does not delay the heads of all other brokers.
 func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testing.T) {
 	f := newFake(t, 1)
 	o := f.options()
-	o.fellWithin, o.answerWithin = time.Nanosecond, 5*time.Second // a busy machine answers within it
+	o.fellWithin, o.answerWithin = time.Nanosecond, 5*time.Second // long enough for a busy machine
 	s := f.source(o)
 	f.write("a", 200)
 	looked(t, s)
 	f.lose(150)
 	f.set(func() { f.master().behind = 5 })
-	if found := looked(t, s); len(found) > 0 { // it returns
+	if found := looked(t, s); len(found) > 0 { // must return
 		t.Errorf("%+v", found)
 	}
 	f.set(func() { f.master().behind = 0 })
@@ -262,12 +262,12 @@ func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testi
 	}
 	f.set(func() {
 		if f.master().asked > int(o.answerWithin/(10*time.Millisecond)) {
-			t.Errorf("it was asked %d times within %v", f.master().asked, o.answerWithin)
+			t.Errorf("the broker was asked %d times within %v", f.master().asked, o.answerWithin)
 		}
 	})
 }
 
-// A look that could not begin is none: messages below the head that fell are still to be compared.
+// A look that could not begin does not count: messages below the head that fell must still be compared.
 func TestALookThatFailsToStartChangesNothing(t *testing.T) {
 	f := newFake(t, 1)
 	s := f.source(f.options())
@@ -289,7 +289,7 @@ func TestALookThatFailsToStartChangesNothing(t *testing.T) {
 		t.Fatalf("%+v (%v)", found, err)
 	}
 	if h.over != over || h.fell != fell || fell.IsZero() {
-		t.Errorf("it is there over %q, fell at %v; before that over %q, at %v", h.over, h.fell, over, fell)
+		t.Errorf("the head counts as over %q and fallen at %v; before the failed look over %q, at %v", h.over, h.fell, over, fell)
 	}
 	f.set(func() { f.master().fakeServer = gone })
 	s.forgetRoute("t")
@@ -298,7 +298,7 @@ func TestALookThatFailsToStartChangesNothing(t *testing.T) {
 	}
 }
 
-// Another replica may have the same messages or others.
+// Another replica that becomes the master may have the same messages or others.
 func TestAnotherMasterIsComparedWithTheOneBefore(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		f := newFake(t, 2)
@@ -320,7 +320,7 @@ func TestAnotherMasterIsComparedWithTheOneBefore(t *testing.T) {
 	}
 }
 
-// next reads until an error or until n messages are read.
+// next reads until it has n messages, or until an error.
 func next(ctx context.Context, c sources.Cursor, n int) (read int, err error) {
 	var b sources.Batch
 	for read < n {
@@ -332,13 +332,13 @@ func next(ctx context.Context, c sources.Cursor, n int) (read int, err error) {
 	return read, nil
 }
 
-// A reader that was cut off reads on only after the message that it has read last.
+// A reader that lost its connection goes on only if the broker still has the message that it read last.
 func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		refill  string // the messages that come are of this round
+		refill  string // the round of the messages that are written instead
 		reopens bool
-		want    bool // it is told
+		want    bool // the reader gets an error
 	}{
 		{"others came, the same cursor", "bb", false, true},
 		{"others came, another cursor", "bb", true, true},
@@ -354,7 +354,7 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 			if n, err := next(t.Context(), cur, 100); n != 100 || err != nil {
 				t.Fatalf("%d messages (%v)", n, err)
 			}
-			s.passed(fakeQueue, f.traceAt(49)) // as at the end of a batch
+			s.passed(fakeQueue, f.traceAt(49)) // as a cursor does at the end of a batch
 			s.passed(fakeQueue, f.traceAt(79))
 			if c.reopens {
 				cur.Close()
@@ -381,13 +381,13 @@ func TestAReaderThatWasCutOffReadsOnOnlyAfterTheMessageItHasRead(t *testing.T) {
 			cur.Close()
 			diverged, is := errors.AsType[*sources.Diverged](err)
 			if is != c.want || is && (diverged.Head < 50 || diverged.Head > 60 || n > 0 || !strings.Contains(err.Error(), "t/b/0")) || !is && n != 60 {
-				t.Errorf("it reads %d and says %v", n, err)
+				t.Errorf("the reader has read %d and returns %v", n, err)
 			}
 		})
 	}
 }
 
-// A reader that waits at the head has not read the message before it, and remembers it.
+// A reader that begins at the head has not read the message before it, but remembers it.
 func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
 	f := newFake(t, 1)
 	s := f.source(f.options())
@@ -408,7 +408,7 @@ func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
 		ended <- err
 	}()
 	<-at
-	for { // it has remembered the message when it asks for the next one
+	for { // the reader has remembered the message when it asks for the next one
 		f.mu.Lock()
 		pulls := f.master().pulls
 		f.mu.Unlock()
@@ -427,17 +427,16 @@ func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
 	defer cur.Close()
 	_, err := next(t.Context(), cur, 1)
 	if _, is := errors.AsType[*sources.Diverged](err); !is {
-		t.Errorf("it says %v", err)
+		t.Errorf("the reader returns %v", err)
 	}
 }
 
-// A broker that hangs costs one wait of Compare, or one of Bounds. Its other queues are not
-// asked for.
+// A broker that hangs costs one wait in Compare, or one in Bounds. It is not asked about its other queues.
 func TestABrokerThatHangsIsNotAskedAgainToCompare(t *testing.T) {
 	f := newFake(t, 1)
 	f.queues = 2 * comparedAtOnce
 	o := f.options()
-	o.answerWithin = 5 * time.Second // a busy machine answers within it
+	o.answerWithin = 5 * time.Second // long enough for a busy machine
 	s := f.source(o)
 	f.write("a", 100)
 	ids, err := s.Partitions(t.Context())
@@ -456,8 +455,8 @@ func TestABrokerThatHangsIsNotAskedAgainToCompare(t *testing.T) {
 		t.Errorf("%+v (%v)", found, err)
 	}
 	f.set(func() {
-		if f.master().pulls > 2*comparedAtOnce { // each of a queue's two messages
-			t.Errorf("it was asked for %d messages", f.master().pulls)
+		if f.master().pulls > 2*comparedAtOnce { // two messages of each queue
+			t.Errorf("the hanging broker was asked for %d messages", f.master().pulls)
 		}
 		f.master().pulls = 0
 	})
@@ -471,6 +470,6 @@ func TestABrokerThatHangsIsNotAskedAgainToCompare(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.master().pulls > 0 {
-		t.Errorf("it was asked for %d messages", f.master().pulls)
+		t.Errorf("the hanging broker was asked for %d messages", f.master().pulls)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A broker shows a message in its queue some milliseconds after it answered the sender.
-// A dataset that is applied after that answer has the message between its ends.
+// A broker shows a message in its queue some milliseconds after it has answered the sender. A dataset that is
+// applied after that answer still includes the message.
 func TestWhatWasAnsweredBeforeAListingIsListed(t *testing.T) {
 	b, _ := realBroker(t)
-	const queues = 40 // without waiting, 3 of 10 ends are too low
+	const queues = 40 // without the wait, 3 of 10 ends are too low
 	for _, one := range []struct {
 		name string
 		end  func() End
 	}{
 		{"latest", func() End { return End{At: brokers.Latest} }},
 		{"a time", func() End { return End{At: brokers.AtTime, Time: time.Now().Add(time.Hour)} }},
-		{"an offset", func() End { return End{At: brokers.Earliest, Places: map[string]int64{"0": 50}} }}, // an offset that is not there is refused
+		{"an offset", func() End { return End{At: brokers.Earliest, Places: map[string]int64{"0": 50}} }}, // an offset beyond the head is refused
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			topic := newTopic(t, b, queues)
@@ -55,7 +55,7 @@ func TestWhatWasAnsweredBeforeAListingIsListed(t *testing.T) {
 				}
 				all, err := s.Segments(t.Context(), id, -1, 2)
 				if err != nil || len(all) != 1 || all[0].End != 50 {
-					t.Fatalf("%s is listed as %+v (%v), and 50 messages were answered", p, all, err)
+					t.Fatalf("%s is listed as %+v (%v), but the broker had acknowledged 50 messages", p, all, err)
 				}
 			}
 		})

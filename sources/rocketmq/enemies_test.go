@@ -37,9 +37,9 @@ func established(t *testing.T, port string) (n int) {
 	return n
 }
 
-// A message as large as a broker takes without other settings of its Java machine (frames
-// of 16 MiB) is read, or named where the dataset takes no record that large. And a reader
-// that is so slow that its broker has closed the connection meanwhile reads on.
+// A message of the largest size that a broker takes by default (frames of 16 MiB) is read, or named in an
+// error if the dataset's limit is smaller. A reader goes on even if it was so slow that its broker has
+// closed the connection.
 func TestLargeMessagesAndSlowReadersLoseNothing(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{HeapMiB: 512,
 		Set: map[string]string{"maxMessageSize": "16000000", "serverChannelMaxIdleTimeSeconds": "3"}})
@@ -98,7 +98,7 @@ func TestLargeMessagesAndSlowReadersLoseNothing(t *testing.T) {
 	got, err = sourcetest.Read(t.Context(), openFor(t, o), rng, sources.Position{}, g.Locator)
 	tooLarge, ok := errors.AsType[*sources.TooLarge](err)
 	if !ok || tooLarge.Size != int64(len(large)) || tooLarge.Position.Offset != 1 || len(got) != 1 {
-		t.Errorf("where no record may have so many bytes: %d records and %v", len(got), err)
+		t.Errorf("with a smaller limit: %d records and %v", len(got), err)
 	}
 
 	_, port, _ := strings.Cut(b.Addr(), ":")
@@ -111,7 +111,7 @@ func TestLargeMessagesAndSlowReadersLoseNothing(t *testing.T) {
 		left++
 		for deadline := time.Now().Add(2 * time.Minute); established(t, port) > 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("the broker closes no idle connection")
+				t.Fatal("the broker has not closed the idle connection")
 			}
 		}
 	})

@@ -25,9 +25,9 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// A hundred thousand messages of the Java client, batched and compressed in each way,
-// and as many of the Go client: Headrace and the official Java consumer read the same
-// bytes, keys and tags at the same offsets, and these are the bytes that were written.
+// A hundred thousand messages of the Java client, with every batching and compression, and as many of the Go
+// client. Headrace and the official Java consumer read the same bytes, keys and tags at the same offsets,
+// and these are the bytes that were written.
 func TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer(t *testing.T) {
 	const each, single, length, queues = 100_000, 1_000, 150, 4
 	b, _ := realBroker(t)
@@ -74,7 +74,7 @@ func TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer(t *testing.T)
 	}
 }
 
-// received is one message as somebody read it; at is topic/queue/offset.
+// received is a message as one of the two readers got it. at is topic/queue/offset.
 type received struct {
 	at, key, tag string
 	body         []byte
@@ -116,8 +116,8 @@ func readAll(t *testing.T, s *Source) map[string]received {
 	return all
 }
 
-// goSends writes batches of random size, and single messages that are so large that the
-// official client compresses them. It returns the bodies by place.
+// goSends writes batches of random size, and single messages so large that the official client compresses
+// them. It returns the bodies by place.
 func goSends(t *testing.T, b *testbroker.RocketMQ, topic string, n, queues int) map[string][]byte {
 	t.Helper()
 	_, p := realBroker(t)

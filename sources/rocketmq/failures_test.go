@@ -26,7 +26,7 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// reading does what an agent does: what is temporary is opened again where it was.
+// reading reads as an agent does: after a temporary error it opens another cursor where it was.
 type reading struct {
 	t       *testing.T
 	s       *Source
@@ -67,7 +67,7 @@ func (r *reading) attempt(rng sources.Range, loc []byte, between func(records in
 		}
 		for _, rec := range b.Recs {
 			if rec.Offset != r.next {
-				r.t.Fatalf("offset %d where %d was to come", rec.Offset, r.next)
+				r.t.Fatalf("read offset %d, want %d", rec.Offset, r.next)
 			}
 			r.next = rec.Next
 			r.records++
@@ -77,8 +77,8 @@ func (r *reading) attempt(rng sources.Range, loc []byte, between func(records in
 	}
 }
 
-// asked asks until the answer is not a temporary error: on a busy machine also a broker that
-// runs may not answer within 2 s.
+// asked asks until the answer is not a temporary error. On a busy machine, even a running broker may not
+// answer within 2 s.
 func asked[T any](t *testing.T, ask func() (T, error)) T {
 	t.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); ; {
@@ -107,8 +107,8 @@ func sendNumbered(t *testing.T, p official.Producer, broker *testbroker.RocketBr
 	}
 }
 
-// Two brokers have a topic. The first is killed in the middle of a read, and frozen
-// later; meanwhile the second is away, and comes back. Nothing is lost or read twice.
+// Two brokers have a topic. The first is killed in the middle of a read, and frozen later. Meanwhile the
+// second is away, and comes back. No record is lost or read twice.
 func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Brokers: 2})
 	if err != nil {
@@ -153,10 +153,10 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 		return all, err
 	})
 	if bounds[0].Head.Offset != n {
-		t.Errorf("of the broker that runs: %+v", bounds)
+		t.Errorf("bounds at the running broker: %+v", bounds)
 	}
 	if again, _ := errors.AsType[*sources.Temporary](bounds[1].Err); again == nil || !again.Away {
-		t.Errorf("of the broker that is away: %v", bounds[1].Err)
+		t.Errorf("bounds at the broker that is away: %v", bounds[1].Err)
 	}
 	tells(t, b, topic, "a broker was killed", func(r remoting.Route) bool { _, runs := r.Broker("b1"); return !runs })
 	if _, err := openFor(t, o).Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "b1") {
@@ -180,7 +180,7 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 			if err := b.Freeze(); err != nil {
 				t.Fatal(err)
 			}
-		case frozen && !thawed && r.again > before: // it was told that the broker does not answer
+		case frozen && !thawed && r.again > before: // the reader has got the error that the broker does not answer
 			thawed = true
 			if err := b.Thaw(); err != nil {
 				t.Fatal(err)
@@ -192,7 +192,7 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	}
 	t.Logf("opened again %d times", r.again)
 
-	// The other's queue waits for it.
+	// The second broker's queue waits for its broker.
 	other, back := &reading{t: t, s: s}, false
 	other.whole(whole(1), segs[1].Locator, func(int) {
 		if !back {
@@ -205,12 +205,12 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 		}
 	})
 	if other.records != 1000 {
-		t.Errorf("%d records of 1000 of the second broker", other.records)
+		t.Errorf("read %d of the second broker's 1000 records", other.records)
 	}
 }
 
-// tells waits until the name server has noticed something: it hears of what brokers do a moment
-// later, and of a broker that does not run any more up to two minutes later.
+// tells waits until the name server has noticed something. It hears a moment later what brokers do, but up to
+// two minutes later that a broker does not run any more.
 func tells(t *testing.T, b *testbroker.RocketMQ, topic, what string, is func(remoting.Route) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; {
@@ -225,7 +225,7 @@ func tells(t *testing.T, b *testbroker.RocketMQ, topic, what string, is func(rem
 	}
 }
 
-// A topic that is deleted in the middle of a read is told, with all that was not read.
+// If a topic is deleted in the middle of a read, the error names everything that was not read.
 func TestATopicThatIsDeletedInMidReadIsToldWithTheRestOfTheRange(t *testing.T) {
 	b, p := realBroker(t)
 	const n = 5000
@@ -254,10 +254,10 @@ func TestATopicThatIsDeletedInMidReadIsToldWithTheRestOfTheRange(t *testing.T) {
 	}
 }
 
-// While files of the master's commit log are removed, its minimum is late by seconds, and
-// pulls answer code 20 or leave messages out. A reader that begins again and again gets
-// its whole range, or hears from where on it is lost. What the slave still has is read
-// there; so is all of it while the master is dead.
+// While the master removes files of its commit log, its minimum offset is late by seconds, and pulls answer
+// code 20 or leave messages out. A reader that begins again and again gets its whole range, or an error that
+// says from where on it is lost. Messages that only the slave still has are read there. While the master is
+// dead, everything is.
 func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *testing.T) {
 	set := map[string]string{"mappedFileSizeCommitLog": "8388608", "cleanResourceInterval": "1000", "maxMessageSize": "4194304", "slaveReadEnable": "true"}
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Slave: true, Set: set})
@@ -276,7 +276,7 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	for _, one := range []*testbroker.RocketBroker{b.RocketBroker, b.Slave()} {
 		holds(t, one, topic, n)
 	}
-	fill(t, b, p) // now: a slave that comes later takes the master's last file of the commit log only
+	fill(t, b, p) // before the slave starts, because a new slave copies only the last file of the master's commit log
 	o := options(b, topic)
 	o.answerWithin = 2 * time.Second
 	s := openFor(t, o)
@@ -284,14 +284,14 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	g := sourcetest.Segments(t, s, parts[0], 1)[0]
 	rng := sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}
 
-	// The master is dead: the slave has it all. It learns of a topic seconds later.
+	// The master is dead, and the slave has everything. It learns of a topic seconds later.
 	slaveKnows(t, b, topic)
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	away := &reading{t: t, s: s}
 	if away.whole(rng, g.Locator, func(int) {}); away.records != n {
-		t.Errorf("%d records of %d from the slave", away.records, n)
+		t.Errorf("read %d of %d records from the slave", away.records, n)
 	}
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -300,12 +300,12 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	// The master removes files, and the slave does not.
 	trimmed := make(chan error, 1)
 	q := remoting.Queue{Topic: topic}
-	go func() { trimmed <- b.Trim(t.Context(), q, n) }() // received below
+	go func() { trimmed <- b.Trim(t.Context(), q, n) }() // its end is awaited below
 	rounds := 0
 	for done := false; !done; rounds++ {
 		select {
 		case err := <-trimmed:
-			if done = true; err != nil { // and one more round
+			if done = true; err != nil { // one more round follows
 				t.Fatal(err)
 			}
 		default:
@@ -317,7 +317,7 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 	}
 	t.Logf("read %d times while files were removed", rounds)
 
-	// Without a slave, what is gone is told exactly.
+	// Without a slave, the error names the lost range exactly.
 	if err := b.Slave().Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas(t *tes
 			break
 		}
 		if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
-			t.Fatalf("of what is gone: %v", err)
+			t.Fatalf("reading what was removed: %v", err)
 		}
 	}
 	if lost.Lost != rng {
@@ -353,8 +353,8 @@ func allowReader(t *testing.T, b *testbroker.RocketMQ, k remoting.Credentials, t
 	}
 }
 
-// specsReachASecuredBroker reads with specs, whose secret key is in a variable or a file. Plain
-// connections are taken too, so that TLS was spoken is seen by a certificate that is refused.
+// specsReachASecuredBroker reads with specs whose secret key is in a variable or a file. The broker accepts
+// plain connections, too, so a refused certificate is the proof that TLS is used.
 func specsReachASecuredBroker(t *testing.T, b *testbroker.RocketMQ, topic string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -398,7 +398,7 @@ func specsReachASecuredBroker(t *testing.T, b *testbroker.RocketMQ, topic string
 	}
 }
 
-// refuses says that a source cannot list and says why.
+// refuses checks that a source cannot list, and that its error contains a word.
 func refuses(t *testing.T, s *Source, word string) {
 	t.Helper()
 	parts, err := s.Partitions(t.Context())
@@ -406,7 +406,7 @@ func refuses(t *testing.T, s *Source, word string) {
 		_, err = s.Segments(t.Context(), parts[0], -1, 1)
 	}
 	if _, again := errors.AsType[*sources.Temporary](err); err == nil || again || !strings.Contains(err.Error(), word) {
-		t.Errorf("it says %v, and nothing of %s", err, word)
+		t.Errorf("the error is %v, want one with %q", err, word)
 	}
 }
 
@@ -455,10 +455,10 @@ func TestSignedRequestsAndTLSReadTheSameAndARefusedOneSaysWhy(t *testing.T) {
 	limited := options(b, topic)
 	limited.Credentials, limited.Logger = reader, slog.New(slog.NewTextHandler(&said, nil))
 	if got := len(everything(t, openFor(t, limited))); got != 1000 {
-		t.Errorf("of a user that may only read the topic: %d records", got)
+		t.Errorf("a user who may only read the topic read %d records", got)
 	}
 	if strings.Contains(said.String(), "level=WARN") {
-		t.Errorf("it may not ask how far the queues are: %s", said.String())
+		t.Errorf("a user who may only read the topic could not ask how far the queues are: %s", said.String())
 	}
 
 	refused := func(o Options, word string) {

@@ -17,16 +17,16 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// fake is a name server and the replicas of one broker, b, of cluster c. It has one topic, t,
-// with one queue. It answers what the source asks, as 5.3.3 does.
+// fake is a name server and the replicas of one broker, b, of cluster c. It has one topic, t, with one queue. It
+// answers the source's requests as RocketMQ 5.3.3 does.
 type fake struct {
 	t     *testing.T
 	names *fakeServer
 
 	mu       sync.Mutex // guards what follows
 	replicas map[int64]*fakeReplica
-	missing  bool // the topic is not there
-	queues   int  // if not 0; all have the same messages
+	missing  bool // the topic does not exist
+	queues   int  // the number of queues, if not 0; all have the same messages
 }
 
 // fakeReplica is one replica, with the messages of its queue.
@@ -35,14 +35,14 @@ type fakeReplica struct {
 	f      *fake
 	id     int64
 	low    int64
-	gone   int64     // messages below it are removed, and low does not say so, as of 4.x
+	gone   int64     // messages below it are removed, but low does not say so, as in RocketMQ 4.x
 	log    []stored  // from offset 0 on
 	frozen bool      // it takes requests and does not answer
-	refuse int       // the code that each request but a route's gets, if not 0
-	pulls  int       // answered or not
-	behind int       // the bytes that its queues are behind the commit log, as it says
-	asked  int       // how often it was asked for them
-	config string    // more of its configuration
+	refuse int       // if not 0: the code with which it answers each request except for a route
+	pulls  int       // the number of pulls, answered or not
+	behind int       // the bytes by which its queues are behind the commit log, as it answers
+	asked  int       // how often it was asked for `behind`
+	config string    // more lines of its configuration
 	disk   [2]string // how full the disks of the commit log and of the queues are
 }
 
@@ -74,7 +74,7 @@ type fakeCommand struct {
 	body   []byte
 }
 
-// serve answers each request with handle; nil: never.
+// serve answers each request with what handle returns; nil sends no answer.
 func serve(t *testing.T, handle func(fakeCommand) *fakeCommand) *fakeServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +104,7 @@ func serve(t *testing.T, handle func(fakeCommand) *fakeCommand) *fakeServer {
 
 func (s *fakeServer) addr() string { return s.l.Addr().String() }
 
-// hangUp ends all connections, as a server does that is started again.
+// hangUp ends all connections, as a restart of the server does.
 func (s *fakeServer) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (r *fakeReplica) answer(in fakeCommand) *fakeCommand {
 	return a
 }
 
-// set changes something.
+// set runs change while no request is answered.
 func (f *fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,8 +225,8 @@ func (f *fake) set(change func()) {
 // master is the replica with id 0.
 func (f *fake) master() *fakeReplica { return f.replicas[remoting.MasterID] }
 
-// write appends n messages to the master's queue, whose bodies tell the round: those of
-// another round are other messages. Slaves get them too, with the same bytes.
+// write appends n messages to the master's queue. Their bodies have the round, so messages of another round
+// differ. Slaves get the same bytes.
 func (f *fake) write(round string, n int) {
 	f.set(func() {
 		for range n {
@@ -239,7 +239,7 @@ func (f *fake) write(round string, n int) {
 	})
 }
 
-// uploaded gives all messages another place, as tiered storage does. Call it in set.
+// uploaded gives all messages another place in the commit log, as tiered storage does. Call it in set.
 func (f *fake) uploaded() {
 	for _, r := range f.replicas {
 		for i := range r.log {
@@ -248,7 +248,7 @@ func (f *fake) uploaded() {
 	}
 }
 
-// lose takes the messages from an offset on away from all replicas.
+// lose removes the messages from an offset on from all replicas.
 func (f *fake) lose(from int) {
 	f.set(func() {
 		for _, r := range f.replicas {

@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A topic has 100 messages in each of two queues. The first 50 of a queue were stored before
-// the others. Each form of start and end that docs/rocketmq.md shows reads its part.
+// A topic has 100 messages in each of two queues. The first 50 of each queue were stored before the others.
+// Each form of start and end that docs/rocketmq.md shows reads its part.
 func TestEachFormOfStartAndEndReadsItsPart(t *testing.T) {
 	b, _ := realBroker(t)
 	topic := newTopic(t, b, 2)
@@ -51,14 +51,14 @@ func TestEachFormOfStartAndEndReadsItsPart(t *testing.T) {
 		return time.UnixMilli(m.stored)
 	}
 	half(0)
-	for last := storedAt(1, 49); !time.Now().After(last.Add(time.Millisecond)); time.Sleep(time.Millisecond) { // another millisecond, by the clock of the same machine
+	for last := storedAt(1, 49); !time.Now().After(last.Add(time.Millisecond)); time.Sleep(time.Millisecond) { // until the next millisecond; the broker uses the same clock
 	}
 	half(50)
 	middle := storedAt(0, 50).UTC().Format(time.RFC3339Nano)
 	later := storedAt(1, 99).Add(time.Hour).UTC().Format(time.RFC3339)
 
 	all := [2]int64{0, 100}
-	for fields, want := range map[string][2][2]int64{ // of each queue: from and to
+	for fields, want := range map[string][2][2]int64{ // want: start and end for each queue
 		"":                              {all, all},
 		"start: earliest":               {all, all},
 		"start: latest":                 {{100, 100}, {100, 100}},
@@ -123,7 +123,7 @@ func TestEachFormOfStartAndEndReadsItsPart(t *testing.T) {
 	}
 }
 
-// A broker that makes no groups by itself refuses pulls of a group that it does not know.
+// A broker that creates no groups by itself refuses the pulls of a group that it does not know.
 func TestABrokerThatMakesNoGroupsIsToldWithTheCommandThatMakesOne(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 1)

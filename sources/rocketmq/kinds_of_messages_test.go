@@ -45,8 +45,8 @@ func everything(t testing.TB, s *Source) []sourcetest.Got {
 	return all
 }
 
-// javaSends runs the official Java client: count messages of about length bytes to queue
-// 0 of each topic, which it maps to a compression.
+// javaSends sends count messages of about length bytes with the official Java client to queue 0 of each
+// topic. topics maps a topic to its compression.
 func javaSends(t *testing.T, b *testbroker.RocketMQ, count, length, batch int, topics map[string]string) {
 	t.Helper()
 	args := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + t.TempDir(), "-Drmq.logback.configurationFile=" + b.Logback(),
@@ -62,7 +62,7 @@ func javaSends(t *testing.T, b *testbroker.RocketMQ, count, length, batch int, t
 	}
 }
 
-// javaSent is the body of a message that it sends.
+// javaSent is the body of a message that javaSends sends.
 func javaSent(compression string, number, length int) string {
 	one := fmt.Sprintf("java %s %d ", compression, number)
 	return strings.Repeat(one, (length+len(one)-1)/len(one))
@@ -89,8 +89,8 @@ func TestWhatTheJavaClientCompressedIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// With tags, a message that has another tag is a hole: nothing shifts, and what a
-// batch acks goes over it.
+// A message with another tag than the dataset's is a hole: the offsets of other messages stay, and a batch acks
+// the hole, too.
 func TestAFilteredMessageIsAHole(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 1)
@@ -125,7 +125,7 @@ func TestAFilteredMessageIsAHole(t *testing.T) {
 	}
 }
 
-// listener decides a transaction by its message's body.
+// listener decides a transaction by the body of its message.
 type listener struct{}
 
 func (listener) ExecuteLocalTransaction(m *primitive.Message) primitive.LocalTransactionState {
@@ -153,14 +153,14 @@ func TestCommittedTransactionsAndDueDelaysComeAndNothingElse(t *testing.T) {
 	for _, body := range []string{"keep 1", "drop 1", "keep 2", "drop 2"} {
 		transact(t, tp, topic, body)
 	}
-	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("late")).WithDelayTimeLevel(1)) // one second
+	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("late")).WithDelayTimeLevel(1)) // level 1 is one second
 	send(t, p, b.RocketBroker, topic, 0, primitive.NewMessage(topic, []byte("early")))
 	holds(t, b.RocketBroker, topic, 4)
 	var texts []string
 	for _, g := range everything(t, openFor(t, options(b, topic))) {
 		texts = append(texts, string(g.Value))
 	}
-	slices.Sort(texts) // the client tells the end of a transaction without waiting for an answer
+	slices.Sort(texts) // the client does not wait until a transaction has ended, so their order may differ
 	if got := strings.Join(texts, ", "); got != "early, keep 1, keep 2, late" {
 		t.Errorf("read: %s", got)
 	}
@@ -176,12 +176,12 @@ func transact(t *testing.T, tp official.TransactionProducer, topic, body string)
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // its own try to learn the route
+		time.Sleep(50 * time.Millisecond) // meanwhile the client tries to learn the route
 	}
 }
 
-// Of a live topic what is there at start: latest is left out, and nothing of queues
-// that are added later.
+// With start: latest, messages that are in a live topic at the start are left out. Queues that are added later
+// are read whole.
 func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	b, p := realBroker(t)
 	topic := newTopic(t, b, 1)
@@ -201,8 +201,8 @@ func TestQueuesThatJoinALiveTopicAreReadFromTheirBeginning(t *testing.T) {
 	if err := b.CreateTopic(t.Context(), topic, 2); err != nil {
 		t.Fatal(err)
 	}
-	// The official producer learns of a new queue only after half a minute; messages
-	// that are sent to it by number get there.
+	// The official producer learns of a new queue only after half a minute. But it can send to the queue by its
+	// number.
 	send(t, p, b.RocketBroker, topic, 1, primitive.NewMessage(topic, []byte("a")), primitive.NewMessage(topic, []byte("b")))
 	if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic, ID: 1}, 2); err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestCommitsAreReadBackAndShownByRocketMQsOwnTool(t *testing.T) {
 		}
 		has, any, err := s.committed(t.Context(), b.Addr(), partition{"c1", b.Name(), topic, 0})
 		if err != nil || !any || has != step.want {
-			t.Errorf("after a commit of %d the broker has %d (%v), want %d", step.offset, has, err, step.want)
+			t.Errorf("after a commit at %d the broker has %d (%v), want %d", step.offset, has, err, step.want)
 		}
 	}
 	tells(t, b, "%RETRY%"+o.Group, "the group has a topic", func(remoting.Route) bool { return true })
@@ -281,13 +281,13 @@ func TestHowLongAMessageStaysIsToldByWhenItWasStored(t *testing.T) {
 	k := kept[0]
 	config, err := b.Client().Config(t.Context(), b.Addr())
 	if most, known := fullAt(config); err != nil || !known || most != 85 {
-		t.Errorf("of a broker with diskMaxUsedSpaceRatio %s: its disk counts as full from %v %% on (%v, %v)", config["diskMaxUsedSpaceRatio"], most, known, err)
+		t.Errorf("with diskMaxUsedSpaceRatio %s the broker's disk counts as full from %v %% on (%v, %v)", config["diskMaxUsedSpaceRatio"], most, known, err)
 	}
 	state, err := b.Client().Runtime(t.Context(), b.Addr())
 	used, err1 := strconv.ParseFloat(state["commitLogDiskRatio"], 64)
 	_, err2 := strconv.ParseFloat(state["consumeQueueDiskRatio"], 64)
 	if err := errors.Join(err, err1, err2); err != nil || (k.Room < 0) != (used*100 >= 85) {
-		t.Errorf("the disk is used to %v (%v), and the guard is told %+v", used, err, k)
+		t.Errorf("%v of the disk are used (%v), but the guard gets %+v", used, err, k)
 	}
 	if k.Retention != 72*time.Hour || k.ByAge > 72*time.Hour || k.ByAge < 71*time.Hour || k.Head.Offset != 1 || k.Low.Offset != 0 || k.Blind != "" {
 		t.Errorf("%+v", k)

@@ -126,7 +126,7 @@ func TestEveryCompressionIsUndone(t *testing.T) {
 		"zstd":                   {flags: 1 | 2<<8, body: sw.EncodeAll(text, nil)},
 	} {
 		s.queue, s.topic = 3, "clicks"
-		for range 2 { // what inflates is used again
+		for range 2 { // the second time reuses the decompressor
 			out, err := record(t, s, int64(len(text)))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -136,7 +136,7 @@ func TestEveryCompressionIsUndone(t *testing.T) {
 			}
 		}
 		if large, is := errors.AsType[*tooLarge](second(record(t, s, int64(len(text))-1))); !is || large.size != int64(len(text)) {
-			t.Errorf("%s, one byte too long: %v", name, large)
+			t.Errorf("%s, one byte over the limit: %v", name, large)
 		}
 		s.body = s.body[:len(s.body)/2]
 		if _, err := record(t, s, 1<<20); !errors.Is(err, errMessage) {
@@ -148,10 +148,11 @@ func TestEveryCompressionIsUndone(t *testing.T) {
 	}
 }
 
-// A few bytes may claim that they need much memory. It is not taken before they are judged.
+// A few bytes may claim that they unpack to very many. That memory is not allocated before the claim is
+// checked.
 func TestFewBytesThatClaimMuchMemoryGetLittle(t *testing.T) {
 	window := func(log byte) []byte { return []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 9, 0, 0, 'x'} }
-	length := func(n uint32) []byte { // of one segment: the window is as large
+	length := func(n uint32) []byte { // a zstd frame of one segment, whose window is as large as its content
 		return append(binary.LittleEndian.AppendUint32([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0}, n), 9, 0, 0, 'x')
 	}
 	for _, c := range []struct {
@@ -195,7 +196,7 @@ func TestAMessageOfAnotherQueueOrWithAnotherBodyIsRefused(t *testing.T) {
 		s := good
 		change(&s)
 		if _, err := record(t, s, 100); err == nil {
-			t.Errorf("another %s is taken", name)
+			t.Errorf("a message with another %s was accepted", name)
 		}
 	}
 	b := good.encode()
@@ -209,8 +210,7 @@ func TestAMessageOfAnotherQueueOrWithAnotherBodyIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever bytes a broker sends, reading them gives messages or an error, and what
-// is read lies in the bytes.
+// FuzzMessages reads any bytes as messages or an error, and checks that no piece lies outside the bytes.
 func FuzzMessages(f *testing.F) {
 	f.Add(stored{topic: "clicks", queue: 3, body: []byte("x"), properties: "a\x01b\x02"}.encode())
 	f.Add(slices.Concat(stored{topic: "clicks", queue: 3, flags: 0x31}.encode(), stored{magic: magicV2, topic: "t", flags: 0x101}.encode()))
@@ -290,6 +290,6 @@ func TestAMessageAboveThePlannedOnesIsOfAnotherTopic(t *testing.T) {
 		}
 	}
 	if !(print{}).fits(&message{queueOffset: 3, place: 9}) {
-		t.Error("without a print a message does not fit")
+		t.Error("a message does not fit a place without a fingerprint")
 	}
 }

@@ -6,13 +6,13 @@ func TestOneWaitServesAllQueuesOfABrokerUntilTheNextListing(t *testing.T) {
 	var w showed
 	early, done := w.all("b0")
 	if done {
-		t.Fatal("done before anybody has waited")
+		t.Fatal("a wait counts as done, but nobody has waited")
 	}
 	w.forget() // another listing begins while the first waits
 	w.add("b0", early)
 	now, done := w.all("b0")
 	if done {
-		t.Fatal("a wait of the listing before counts for this one")
+		t.Fatal("a wait of the previous listing counts for this one")
 	}
 	w.add("b0", now)
 	if _, done := w.all("b0"); !done {

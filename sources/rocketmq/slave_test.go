@@ -15,8 +15,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A slave copies the list of topics every ten seconds. Before that it answers for a new
-// topic as for one that was deleted. Only a master's word stops a dataset.
+// A slave copies the list of topics every ten seconds. Before that, it answers for a new topic as for a deleted
+// one. So only the answer of a master stops a dataset.
 func TestASlaveThatDoesNotKnowATopicYetIsNoTopicThatWasDeleted(t *testing.T) {
 	s, err := Open(Options{Dataset: "d", NameServers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, MaxRecord: 1,
 		Start: End{At: brokers.Earliest}, End: End{At: brokers.Latest}, topicWithin: time.Nanosecond})
@@ -55,19 +55,19 @@ func TestABrokerWithoutItsMasterIsAwayAndItsTopicsAreNotGone(t *testing.T) {
 	}
 }
 
-// A master that hangs takes connections and requests, and the name servers tell of it for two
-// minutes. After an error the agent opens another cursor: it asks the slave.
+// A hanging master still accepts connections and requests, and the name servers name it for two minutes. After
+// an error the agent opens another cursor, which asks the slave.
 func TestASlaveIsReadWhileItsMasterHangs(t *testing.T) {
 	f := newFake(t, 2)
 	f.write("a", 500)
 	f.set(func() { f.master().frozen = true })
 	o := f.options()
-	o.End.At, o.answerWithin = brokers.Latest, 5*time.Second // the slave answers within it, on a busy machine too
+	o.End.At, o.answerWithin = brokers.Latest, 5*time.Second // long enough for the slave's answers on a busy machine
 	s := f.source(o)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	read, opened := 0, 0
-	for err := error(nil); err != io.EOF; opened++ { // as an agent
+	for err := error(nil); err != io.EOF; opened++ { // as an agent does
 		cur := f.open(s, 0, 500, int64(read))
 		var n int
 		n, err = next(ctx, cur, 500-read)
@@ -91,11 +91,11 @@ func TestASlaveIsReadWhileItsMasterHangs(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if more := f.master().pulls - asked; more > 0 {
-		t.Errorf("the master was asked %d times more", more)
+		t.Errorf("the hanging master was asked %d times more", more)
 	}
 }
 
-// Many cursors meet the silence of one replica together.
+// If one replica is silent, all cursors know it: one asks it again, and the others do not.
 func TestOneReplicaIsSilentForAllCursorsUntilItAnswers(t *testing.T) {
 	var w silence
 	all := []remoting.Replica{{ID: 0, Addr: "m"}, {ID: 1, Addr: "s"}}
@@ -111,18 +111,18 @@ func TestOneReplicaIsSilentForAllCursorsUntilItAnswers(t *testing.T) {
 		picked("s")
 	}
 	w.note("s")
-	picked("m") // was asked longest ago
+	picked("m") // it was asked longest ago
 	picked("s")
 	w.ends("s")
 	picked("s")
 	w.until["m"] = time.Now().Add(-time.Second)
-	picked("m") // one asks it again,
+	picked("m") // one cursor asks it again
 	picked("s") // and the others do not
 	w.ends("m")
 	picked("m")
 }
 
-// Run it with -race: one cursor forgets a route while others look whether it is new enough.
+// For -race: one cursor forgets a route while others check whether it is new enough.
 func TestARouteIsForgottenWhileItIsUsed(t *testing.T) {
 	f := newFake(t, 1)
 	s := f.source(f.options())

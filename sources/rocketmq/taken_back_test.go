@@ -14,9 +14,8 @@ import (
 	"github.com/headrace/headrace/sources/brokers"
 )
 
-// A broker whose machine loses power has lost its last messages, and producers send others
-// before anybody looks. The master is told which offsets have other messages now, and so is
-// a reader that has read the lost ones.
+// A broker's machine loses power, and with it the last messages. Producers send others before anybody looks.
+// The master learns which offsets have other messages now, and so does a reader that has read the lost ones.
 func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Set: small})
 	if err != nil {
@@ -76,7 +75,7 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := look(); len(found) > 0 {
-		t.Fatalf("a broker that was killed and has lost nothing: %+v", found)
+		t.Fatalf("a broker was killed and has lost nothing, but replaced ranges are reported: %+v", found)
 	}
 	write("lost", 5000)
 	if found := look(); len(found) > 0 {
@@ -104,13 +103,13 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 		t.Errorf("the master is told %+v", found)
 	}
 	if found := look(); len(found) > 0 {
-		t.Errorf("it is told again: %+v", found)
+		t.Errorf("the ranges are reported again: %+v", found)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		var n int
 		n, err = next(t.Context(), cur, 1)
 		if n > 0 || err == io.EOF {
-			t.Fatalf("the reader reads on: %d messages (%v)", n, err)
+			t.Fatalf("the reader goes on although it has read lost messages: %d messages (%v)", n, err)
 		}
 		if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
 			break
@@ -122,6 +121,6 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 	}
 	cur.Close()
 	if diverged, is := errors.AsType[*sources.Diverged](err); !is || diverged.Head > 3000 || diverged.Head == 0 {
-		t.Errorf("the reader says %v", err)
+		t.Errorf("the reader returns %v", err)
 	}
 }

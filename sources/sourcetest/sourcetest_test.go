@@ -14,14 +14,14 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// memory is a source as a broker is one: two partitions, offsets count records,
-// every seventh offset holds none. fault makes it break one promise.
+// memory is a source that is like a broker: it has two partitions, offsets count records, and every seventh
+// offset has no record. fault makes it break one promise.
 type memory struct {
 	log   *[2][][]byte
 	fault string
 }
 
-// memoryPlace is where its records are.
+// memoryPlace is the place of its records.
 type memoryPlace struct{ memory }
 
 const memoryFault = "HEADRACE_SOURCETEST_FAULT"
@@ -134,8 +134,8 @@ func TestASourceInMemoryPassesTheSuite(t *testing.T) {
 	}})
 }
 
-// The suite is only worth what it catches: each broken promise must fail it, in
-// a process of its own, at the test that is named after the promise.
+// A source that breaks a promise must fail the suite, at the test that is named after the promise. Each runs in
+// a process of its own.
 func TestTheSuiteCatchesASourceThatBreaksAPromise(t *testing.T) {
 	for fault, caught := range map[string]string{
 		"repeat": "HoweverARangeIsSplitTheRecordsAreTheSame",
@@ -159,7 +159,7 @@ func TestTheSuiteCatchesASourceThatBreaksAPromise(t *testing.T) {
 func TestATextIsFoundBehindAnyBytes(t *testing.T) {
 	for _, before := range []string{"", "rec:", "\xa9rec:7:x\x00", "rec:1:zz:00000000:cer"} {
 		if i, err := number(append([]byte(before), text(503, "zz")...)); i != 503 || err != nil {
-			t.Errorf("behind %q: %d, %v", before, i, err)
+			t.Errorf("after %q: %d, %v", before, i, err)
 		}
 	}
 	for _, bad := range []string{"", "rec:", ":cer", "rec:1:cer", ":12345678:cer"} {
