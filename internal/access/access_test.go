@@ -20,7 +20,7 @@ import (
 	_ "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// everyCall is each method of each service of the protocol.
+// everyCall returns each method of each service of the protocol.
 func everyCall(t *testing.T) (all []string) {
 	protoregistry.GlobalFiles.RangeFilesByPackage("headrace.v1", func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
@@ -55,12 +55,12 @@ func TestEveryCallHasARoleAndIsRefusedToTheOthers(t *testing.T) {
 			t.Errorf("%s is open to a connection without a caller", method)
 		}
 		if verb := method[strings.LastIndexByte(method, '/')+1:]; needed&(Viewer|Agent) == 0 == strings.Contains("Describe List State Excluded Job Cuts Show Session Read Chunks Meet Keep Look Check Fetch Forget", verb) {
-			t.Errorf("%s needs %v", method, needed)
+			t.Errorf("%s needs %v: calls that only look must be open to a viewer or an agent, and only those", method, needed)
 		}
 	}
 	for method := range calls {
 		if !strings.Contains(strings.Join(everyCall(t), " ")+" ", method+" ") {
-			t.Errorf("%s is in the table and not in the protocol", method)
+			t.Errorf("%s is in the table, but not in the protocol", method)
 		}
 	}
 	if mayCall(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: Caller{"owner", Owner}}), "/headrace.v1.Datasets/New") == nil {
@@ -85,7 +85,7 @@ func TestTokensAreMadeOnceAndForTheirOwnerAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(path); err != nil || string(again) != string(first) || len(first) < 40 {
-		t.Errorf("%d bytes, then others: %v", len(first), err)
+		t.Errorf("the second Keep has replaced the token of %d bytes: %v", len(first), err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestATokenFileSaysWhatIsWrongAndNeverShowsAToken(t *testing.T) {
 		}
 		for _, word := range strings.Fields(text) {
 			if len(word) > 4 && err != nil && strings.Contains(err.Error(), word) && word != "space" {
-				t.Errorf("it shows %q: %v", word, err)
+				t.Errorf("the error shows %q: %v", word, err)
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func TestPagesAreForTheirRolesAndOnlyHealthIsOpen(t *testing.T) {
 			switch {
 			case want:
 			case name == ViewerFile:
-				code = http.StatusForbidden // it is known
+				code = http.StatusForbidden // the token is known, but its role may not see the page
 			default:
 				code = http.StatusUnauthorized
 			}

@@ -49,7 +49,7 @@ func TestAMastersErrorSaysWhatToDo(t *testing.T) {
 	if err := FromMaster(status.Error(codes.Canceled, "context canceled"), link.Target{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	own := errors.New("of this process")
+	own := errors.New("made by this process")
 	if FromMaster(own, link.Target{}) != own || FromMaster(nil, link.Target{}) != nil {
 		t.Error("an error that no master made was changed")
 	}

@@ -13,9 +13,8 @@ import (
 
 const module = "github.com/headrace/headrace/"
 
-// rules say which of our packages a package (or a tree, with /...) may import. The first rule
-// that matches counts. Tests may import anything. A package without a rule fails the test:
-// write its rule first.
+// rules say which of our packages a package, or a tree with /..., may import. The first matching rule
+// counts. Tests may import anything. A package without a rule fails the test, so write its rule first.
 var rules = []struct {
 	pkg    string
 	mayUse []string
@@ -31,12 +30,12 @@ var rules = []struct {
 	{"sources/pulsar", []string{"sources", "sources/brokers", "internal/dataset", "internal/secret", "internal/pulsarwire", "internal/wallclock"}},
 	{"internal/tfrecord", nil},                // a format: how its records are framed
 	{"internal/parquet", []string{"sources"}}, // a format: files to columns
-	{"internal/schema", nil},                  // what writers of Avro and Protobuf say of their records
+	{"internal/schema", nil},                  // schemas of Avro and Protobuf
 	{"internal/registry", []string{"sources", "internal/decode", "internal/schema"}}, // asks a schema registry while records are read
 	{"internal/remoting", nil},   // RocketMQ's protocol, for its adapter and its test broker
-	{"internal/pulsarwire", nil}, // what reading needs of Pulsar's protocol
+	{"internal/pulsarwire", nil}, // the part of Pulsar's protocol that reading needs
 
-	{"shardsvc/cut", []string{"sources"}},  // what a cut is: pure, and the same for all
+	{"shardsvc/cut", []string{"sources"}},  // the definition of a cut: pure values
 	{"shardsvc/line", []string{"sources"}}, // pure values
 	{"shardsvc/rounds", nil},               // a pure decision
 	{"shardsvc/gone", []string{"shardsvc/line"}},
@@ -46,7 +45,7 @@ var rules = []struct {
 	{"shardsvc/serve", []string{"sources", "shardsvc", "shardsvc/cut", "shardsvc/wire", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link"}},
 	{"shardsvc/...", []string{"sources", "shardsvc/..."}},
 
-	{"flashckpt/manifest", []string{"shardsvc/cut"}}, // a format: anybody may read one
+	{"flashckpt/manifest", []string{"shardsvc/cut"}}, // a format, which any program may read
 	{"flashckpt/memory", []string{"flashckpt/manifest", "shardsvc/cut"}},
 	{"flashckpt/bucket", []string{"flashckpt/manifest", "internal/storage"}},
 	{"flashckpt/audit", []string{"sources", "shardsvc/cut"}},
@@ -81,24 +80,24 @@ var rules = []struct {
 	{"internal/proof/memsource", []string{"sources", "internal/dataset"}},
 	{"internal/proof/testbroker/...", []string{"internal/proof/testbroker/...", "internal/remoting"}}, // only tests, the demo and people use it
 	{"internal/config", []string{"internal/access", "internal/link", "internal/suggest"}},
-	// The demo shows from outside what the product does: no ledger in its report.
+	// The demo judges the product from outside, so its report must not use the ledger.
 	{"internal/proof/demo/clicklog/...", []string{"internal/proof/demo/..."}},
 	{"internal/proof/demo/report/...", []string{"internal/proof/demo/..."}},
-	// The simulation runs both cores as they are, and nothing around them.
+	// The simulation runs the real cores, without the processes around them.
 	{"internal/proof/sim", []string{"sources", "internal/proof/memsource", "shardsvc", "shardsvc/wire", "shardsvc/cut", "agent/hold", "api/headrace/v1"}},
 	{"internal/proof/sim/cmd", []string{"internal/proof/sim"}},
 	{"internal/proof/planted", nil}, // patches that an overlay applies: only tests import it
 	{"internal/proof/planted/overlay", []string{"internal/proof/planted"}},
-	// The chaos test has no ledger in its verdict. It judges a checkpoint as any reader of the
-	// format would.
+	// The chaos test must not use the ledger for its verdict. It reads a checkpoint like any other reader
+	// of the format.
 	{"internal/proof/chaos/...", []string{"internal/proof/chaos/...", "api/headrace/v1", "internal/link", "internal/chunk", "internal/proof/child", "internal/proof/testbroker", "internal/remoting", "flashckpt/manifest", "flashckpt/memory", "flashckpt/audit", "shardsvc/cut"}},
-	{"internal/proof/demo/pushconsumer", nil}, // the rival is the official client and nothing of ours
+	{"internal/proof/demo/pushconsumer", nil}, // the alternative is measured with the official client, without our code
 	{"internal/proof/demo/produce", []string{"internal/proof/demo/clicklog", "internal/proof/demo/report", "internal/proof/testbroker"}},
 	{"internal/proof/demo/...", []string{"internal/proof/demo/...", "examples/...", "api/headrace/v1", "internal/proof/child", "internal/link", "internal/proof/testbroker", "internal/remoting"}},
 
 	{"master/landing", []string{"sources", "shardsvc/serve", "api/headrace/v1", "internal/chunk", "internal/dataset", "internal/storage"}},
 	{"master", []string{"flashckpt/bucket", "flashckpt/manifest", "shardsvc/cut", "sources", "shardsvc/serve", "api/headrace/v1", "internal/dataset", "internal/store", "internal/link", "internal/access", "internal/storage", "internal/deadletter", "internal/wallclock", "master/landing"}},
-	{"agent/hold", []string{"sources", "api/headrace/v1", "shardsvc/rounds"}}, // how rows of rounds are kept
+	{"agent/hold", []string{"sources", "api/headrace/v1", "shardsvc/rounds"}}, // pure: keeps leases, also for rounds
 	{"agent/supervise", nil},
 	{"agent/replica", []string{"api/headrace/v1", "flashckpt/memory", "shardsvc/cut"}}, // knows no trainers
 	{"internal/proof/toymaster", []string{"sources", "api/headrace/v1", "internal/dataset", "internal/link"}},
@@ -139,7 +138,7 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 	}
 }
 
-// Rules that hold whatever the table says, so that a loose row of it does not break them.
+// These rules hold whatever the table says, so that a row of it that allows too much does not break them.
 func TestTheRulesOfTheFrame(t *testing.T) {
 	for _, p := range packages(t) {
 		from := strings.TrimPrefix(p.ImportPath, module)
@@ -182,7 +181,7 @@ func matches(pattern, pkg string) bool {
 	return pattern == pkg
 }
 
-// packages lists ours without their tests.
+// packages lists our packages without their tests.
 func packages(t *testing.T) []listed {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", module+"...").Output()
@@ -200,7 +199,7 @@ func packages(t *testing.T) []listed {
 		all = append(all, p)
 	}
 	if len(all) < 10 {
-		t.Fatalf("only %d packages: the list is not what it seems", len(all))
+		t.Fatalf("only %d packages were listed, so this test sees too little", len(all))
 	}
 	return all
 }

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// mayNameKinds are the folders of code that may hold the name of a kind of source:
-// adapters, what proves and measures the product, test fixtures, and examples.
+// mayNameKinds are the folders whose code may contain the name of a kind of source: adapters, tests,
+// benchmarks, test data and examples.
 var mayNameKinds = []string{"sources", "internal/proof", "internal/archtest", "internal/ckpt/ckpttest", "bench", "examples", "build", ".git", ".venv", ".tools"}
 
-// notKinds are texts that look like the name of a kind and are something else.
+// notKinds are texts that look like the name of a kind but mean something else.
 var notKinds = map[string][]string{
 	"flashckpt/manifest/validate.go": {"files"},         // a member of a manifest
 	"internal/chunk/locator.go":      {"landing:%s/%d"}, // the identity of a partition of pushed records
@@ -26,8 +26,8 @@ var notKinds = map[string][]string{
 	"master/landing/chunks.go":       {"landing"},       // a folder
 }
 
-// A branch on the name of a kind would have to be found and repeated for the next
-// kind. Whatever others need to know of a kind, the kind says (sources.Kind).
+// Only adapters name a kind of source. A branch on the name would have to be found and extended for each
+// new kind. So other code asks the kind what it needs to know (sources.Kind).
 func TestOnlyAdaptersNameKindsOfSources(t *testing.T) {
 	const root = "../.."
 	folders, err := os.ReadDir(root + "/sources")
@@ -36,7 +36,7 @@ func TestOnlyAdaptersNameKindsOfSources(t *testing.T) {
 	}
 	var kinds []string
 	for _, f := range folders {
-		if f.IsDir() && f.Name() != "sourcetest" && f.Name() != "brokers" { // no kinds: a suite, and what adapters share
+		if f.IsDir() && f.Name() != "sourcetest" && f.Name() != "brokers" { // these two are no kinds: the suite, and the code that adapters share
 			kinds = append(kinds, f.Name())
 		}
 	}
@@ -62,7 +62,7 @@ func TestOnlyAdaptersNameKindsOfSources(t *testing.T) {
 		for _, text := range literals(t, name) {
 			for _, kind := range kinds {
 				if (text == kind || strings.HasPrefix(text, kind+".") || strings.HasPrefix(text, kind+":")) && !slices.Contains(notKinds[rel], text) {
-					t.Errorf("%s holds %q: ask the kind what it can do instead (docs/WRITE-A-SOURCE.md)", rel, text)
+					t.Errorf("%s contains %q: ask the kind what it can do instead (docs/WRITE-A-SOURCE.md)", rel, text)
 				}
 			}
 		}
@@ -76,7 +76,7 @@ func TestOnlyAdaptersNameKindsOfSources(t *testing.T) {
 	}
 }
 
-// literals are the strings of a file that are no import.
+// literals returns the strings of a file, without its imports.
 func literals(t *testing.T, name string) (all []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)

@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// needsMap is how many files a package may have without saying where to look.
+// needsMap is how many files a package may have without a file map.
 const needsMap = 5
 
 var fileName = regexp.MustCompile(`[\w*]+\.go\b`)
 
-// A file map is the indented lines of a package comment that name .go files. It tells a
-// newcomer which file to open, so it is wrong when it names a file that is gone or leaves
-// one out.
+// A file map is the indented lines of a package comment that name .go files. It tells a newcomer which file
+// to open, so it must name every file, and only files that exist.
 func TestFileMapsNameEachFileOfTheirPackage(t *testing.T) {
 	const root = "../.."
 	maps := 0
@@ -28,14 +27,14 @@ func TestFileMapsNameEachFileOfTheirPackage(t *testing.T) {
 		named, at := fileMap(t, files)
 		if len(named) == 0 {
 			if len(files) > needsMap {
-				t.Errorf("%s has %d files and no map: list them in doc.go, indented, each with what it is about", name, len(files))
+				t.Errorf("%s has %d files and no map: list them in doc.go, indented, and say what each is about", name, len(files))
 			}
 			continue
 		}
 		maps++
 		for _, pattern := range named {
 			if !slices.ContainsFunc(files, func(f string) bool { return match(pattern, f) }) {
-				t.Errorf("the map of %s names %s, which is not there", name, pattern)
+				t.Errorf("the map of %s names %s, which does not exist", name, pattern)
 			}
 		}
 		for _, f := range files {
@@ -45,7 +44,7 @@ func TestFileMapsNameEachFileOfTheirPackage(t *testing.T) {
 		}
 	}
 	if maps < 10 {
-		t.Fatalf("only %d packages have a map: the comments are not read as they are written", maps)
+		t.Fatalf("only %d maps were found, so this test does not find the maps in the comments", maps)
 	}
 }
 
@@ -69,8 +68,8 @@ func sourceFiles(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-// fileMap returns the names of files in the indented lines of a package's comment, and the
-// file that has the comment.
+// fileMap returns the names of files in the indented lines of a package comment, and the file with that
+// comment.
 func fileMap(t *testing.T, files []string) (named []string, at string) {
 	t.Helper()
 	for _, f := range files {

@@ -23,7 +23,7 @@ func TestEachPlantedBugFitsTodaysSource(t *testing.T) {
 			asks = asks || strings.Contains(e.New, "PLANTED")
 		}
 		if !asks {
-			t.Errorf("%q is never live: none of its edits asks for PLANTED", b.Name)
+			t.Errorf("%q can never be switched on: none of its edits reads PLANTED", b.Name)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// rooms, bottom to top, with their files. A file of a room uses what its own room and
-// the rooms below it declare.
+// rooms are listed from bottom to top, with their files. A file may use the names of its own room and of the
+// rooms below it.
 var rooms = []struct {
 	name  string
 	files string
@@ -34,8 +34,8 @@ var rooms = []struct {
 	{"core", "doc core load flush invariant tick"},
 }
 
-// TestNoRoomUsesARoomAboveIt keeps the order of the rooms, by what the compiler knows of
-// each name.
+// TestNoRoomUsesARoomAboveIt keeps the order of the rooms. It uses the type checker to find where each name is
+// declared.
 func TestNoRoomUsesARoomAboveIt(t *testing.T) {
 	for _, u := range usesOfRooms(t) {
 		if u.to > u.from {
@@ -44,9 +44,9 @@ func TestNoRoomUsesARoomAboveIt(t *testing.T) {
 	}
 }
 
-// TestEachRoomOwnsItsState: no room changes a field of another one, and none but the view
-// reads one. Only the state of the turn belongs to all rooms. A room may read the names that
-// shardsvc/doc.go lists. They never change.
+// TestEachRoomOwnsItsState: no room changes a field of another room, and only the view reads one. Two
+// exceptions: the state of the turn belongs to all rooms, and any room may read the names that
+// shardsvc/doc.go lists, because they never change.
 func TestEachRoomOwnsItsState(t *testing.T) {
 	names := docLists(t, " Names that never change:")[""]
 	read := map[string]bool{}
@@ -65,17 +65,18 @@ func TestEachRoomOwnsItsState(t *testing.T) {
 	}
 	for _, name := range names {
 		if !read[name] {
-			t.Errorf("shardsvc/doc.go lists the name %s, and no room reads it", name)
+			t.Errorf("shardsvc/doc.go lists the name %s, but no room reads it", name)
 		}
 		if core(t).assigned[name] {
-			t.Errorf("shardsvc/doc.go says that %s never changes, and something is assigned to it", name)
+			t.Errorf("shardsvc/doc.go says that %s never changes, but a file assigns to it", name)
 		}
 	}
 }
 
-// TestTheViewChangesNothing: tools ask it at any time. A change by a method that the view calls
-// is not seen here, but by the scenarios (shardsvc/view_test.go). The view is no package of its
-// own because it reads many fields (docs/ARCHITECTURE.md, Tried): this checks that it still does.
+// TestTheViewChangesNothing: tools ask the view at any time, so it must not change state. This test does not
+// see a change by a method that the view calls; the scenarios do (shardsvc/view_test.go). The view is in
+// this package because it reads many fields (docs/ARCHITECTURE.md, Tried), and the test checks that it
+// still does.
 func TestTheViewChangesNothing(t *testing.T) {
 	read := map[string]bool{}
 	for _, u := range usesOfRooms(t) {
@@ -94,10 +95,9 @@ func TestTheViewChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRoomsAskOnlyWhatIsOffered: shardsvc/doc.go lists the methods that a room offers, and those
-// of the values that it hands out. Other rooms call no others. Two exceptions: the core, which
-// distributes the parts of a message, may call any method; the view may call any method of what
-// it reads.
+// TestRoomsAskOnlyWhatIsOffered: shardsvc/doc.go lists the methods that each room offers, and the methods of
+// the values that it hands out. Other rooms may call only these. Two exceptions: the core, which distributes
+// the parts of a message, may call any method, and the view may call any method of the values that it reads.
 func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	offered := docLists(t, " offers:", " offer:")
 	asked := map[string]map[string]bool{}
@@ -121,7 +121,7 @@ func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	for to, methods := range offered {
 		for _, m := range methods {
 			if !asked[to][m] {
-				t.Errorf("shardsvc/doc.go says that the %s offers %s, and no room asks for it", to, m)
+				t.Errorf("shardsvc/doc.go says that the %s offers %s, but no other room calls it", to, m)
 			}
 		}
 	}
@@ -130,8 +130,8 @@ func TestRoomsAskOnlyWhatIsOffered(t *testing.T) {
 	}
 }
 
-// docLists gives the words of each list in shardsvc/doc.go whose heading ends with one of ends,
-// by the room that the heading names.
+// docLists returns the words of each list in shardsvc/doc.go whose heading ends with one of ends, by the room
+// that the heading names.
 func docLists(t *testing.T, ends ...string) map[string][]string {
 	doc, err := os.ReadFile("../../shardsvc/doc.go")
 	if err != nil {
@@ -156,18 +156,18 @@ func docLists(t *testing.T, ends ...string) map[string][]string {
 	return lists
 }
 
-// roomUse is one name that a file uses of another room.
+// roomUse is one use of a name of another room in a file.
 type roomUse struct {
 	from, to       int
 	file, declared string
 	what           string // Type.name, or name
-	field, written bool   // a field; it is assigned to
+	field, written bool   // the name is a field; the use assigns to it
 }
 
-// usage is what the files of the core use of each other.
+// usage has the names that the files of the core use from each other.
 type usage struct {
 	uses     []roomUse
-	assigned map[string]bool // fields, as Type.name, to which any file assigns
+	assigned map[string]bool // the fields, as Type.name, to which a file assigns
 }
 
 func usesOfRooms(t *testing.T) []roomUse { return core(t).uses }
@@ -198,7 +198,7 @@ var readCore = sync.OnceValues(func() (usage, error) {
 			continue
 		}
 		if _, ok := roomOf[filepath.Base(path)]; !ok {
-			return usage{}, fmt.Errorf("%s stands in no room: give it one in this file", path)
+			return usage{}, fmt.Errorf("%s is in no room: add it to the list of rooms in this file", path)
 		}
 		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -215,7 +215,7 @@ var readCore = sync.OnceValues(func() (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	owner := map[types.Object]string{} // of fields and methods
+	owner := map[types.Object]string{} // the type of each field and method
 	for _, name := range pkg.Scope().Names() {
 		tn, ok := pkg.Scope().Lookup(name).(*types.TypeName)
 		if !ok {

@@ -12,14 +12,14 @@ import (
 	"unicode"
 )
 
-// retired are words that once had several meanings. No exported name uses one in the
-// meaning that it has lost. docs/ARCHITECTURE.md, "Retired words", has the same table.
+// retired are words that once had several meanings. No exported name may use one in a meaning that it has
+// lost. docs/ARCHITECTURE.md, "Retired words", has the same table.
 var retired = []struct {
 	word    string // as the page writes it
-	meaning string // that it lost
-	write   string // instead
+	meaning string // the meaning that it lost
+	write   string // the word to use instead
 	matches func(exported) bool
-	example exported // a name that must be found
+	example exported // a name that this test must find
 }{
 	{"hold", "stop the yields of trainers", "pause yields", holds, exported{folder: "shardsvc", name: "CutHold"}},
 	{"hold", "keep data from being deleted at the source", "retain", holds, exported{folder: "shardsvc", name: "HoldMarks"}},
@@ -45,8 +45,8 @@ var retired = []struct {
 		exported{folder: "sources", name: "Index", field: true}},
 }
 
-// For leases "hold" stays the word: a worker holds a lease, and asserts what it held after a
-// restart of the master. These names are about leases.
+// "Hold" stays the word for leases: a worker holds a lease, and asserts the leases that it held after a restart
+// of the master. These names are about leases.
 var ofLeases = map[string][]string{
 	"api/headrace/v1": {"Held", "HeldReply", "GetHeld"},
 	"shardsvc":        {"Held", "ReplyHeld", "ReportHeldRefused"},
@@ -108,7 +108,7 @@ func TestTheGlossaryListsTheRetiredWords(t *testing.T) {
 	for _, r := range retired {
 		want = append(want, "| "+r.word+" | "+r.meaning+" | "+r.write+" |")
 	}
-	if len(listed) == 0 || !slices.Equal(listed[1:], want) { // below the head of the table
+	if len(listed) == 0 || !slices.Equal(listed[1:], want) { // without the head of the table
 		t.Errorf("the page lists\n%s\nand the test\n%s", strings.Join(listed, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -119,12 +119,12 @@ type exported struct {
 	field        bool
 }
 
-// has says whether one of the words of a name, in small letters, is among these.
+// has says whether one of these words is in the name. The words are in lower case.
 func (e exported) has(words ...string) bool {
 	return slices.ContainsFunc(wordsOf(e.name), func(w string) bool { return slices.Contains(words, w) })
 }
 
-// wordsOf a name: HoldYields is hold, yields.
+// wordsOf splits a name into its words: HoldYields is hold, yields.
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name {
@@ -139,7 +139,7 @@ func wordsOf(name string) (words []string) {
 	return append(words, strings.ToLower(name[begin:]))
 }
 
-// exportedNames of a file: what it declares, with methods and fields.
+// exportedNames returns the exported names that a file declares, with methods and fields.
 func exportedNames(t *testing.T, name string) (all []exported) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)

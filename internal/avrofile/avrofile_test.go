@@ -20,7 +20,7 @@ func varint(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
 
 func sized(b []byte, text string) []byte { return append(varint(b, int64(len(text))), text...) }
 
-// click is a record of that schema.
+// click is a record of the schema above.
 func click(id int64) []byte {
 	b := varint(nil, id)
 	if id%3 == 0 {
@@ -37,7 +37,7 @@ func click(id int64) []byte {
 	return varint(b, 0)
 }
 
-// written is a container of blocks, each of so many clicks.
+// written is a container; blocks has the number of clicks in each block.
 func written(t testing.TB, codec string, blocks ...int) []byte {
 	t.Helper()
 	b := varint([]byte(magic), 2)
@@ -86,7 +86,7 @@ func packed(t testing.TB, codec string, plain []byte) []byte {
 	return plain
 }
 
-// records reads all of a file.
+// records reads all records of a file.
 func records(b []byte) (all [][]byte, err error) {
 	r := bytes.NewReader(b)
 	f, err := Open(r, int64(len(b)))
@@ -140,7 +140,7 @@ func TestEveryCodecGivesTheRecordsThatWereWritten(t *testing.T) {
 	}
 }
 
-// A header may be larger than what is read at first.
+// A header may be larger than the first read.
 func TestALargeHeaderIsRead(t *testing.T) {
 	b := varint([]byte(magic), 3)
 	b = sized(sized(b, "avro.schema"), clicks)
@@ -199,7 +199,7 @@ func TestWhatIsWrongWithAnAvroFileIsNamed(t *testing.T) {
 	}
 }
 
-// A schema may make a small record one of very many values, or of very deep ones.
+// A schema may give a small record very many values, or very deeply nested ones.
 func TestARecordCannotKeepAReaderForLong(t *testing.T) {
 	for want, c := range map[string]struct{ schema, record string }{
 		"more than 65536 elements that take no bytes": {`{"type":"array","items":"null"}`, string(varint(nil, 1<<40))},
@@ -214,7 +214,7 @@ func TestARecordCannotKeepAReaderForLong(t *testing.T) {
 	}
 }
 
-// A block of a few bytes may say that it has any number of records.
+// A block of a few bytes may claim any number of records.
 func TestABlockHasNoMoreRecordsThanItsBytesHold(t *testing.T) {
 	nothing := `{"type":"record","name":"R","fields":[{"name":"n","type":"null"},{"name":"e","type":{"type":"record","name":"E","fields":[]}},{"name":"f","type":"E"}]}`
 	rows := func(schema, codec string, rows int64, plain []byte) error {
@@ -250,7 +250,7 @@ func TestABlockHasNoMoreRecordsThanItsBytesHold(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, they give records that lie one after the other, or an error.
+// FuzzContainer reads any bytes as records that lie one after the other, or as an error.
 func FuzzContainer(f *testing.F) {
 	for _, codec := range codecs {
 		f.Add(written(f, codec, 3, 2))

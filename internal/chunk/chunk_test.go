@@ -65,7 +65,7 @@ func TestAChunkIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// A chunk that another language wrote may have no compression, or zlib's.
+// A chunk that a client in another language wrote may be uncompressed, or compressed with zlib.
 func TestAChunkOfAnotherWriterIsRead(t *testing.T) {
 	all := some(rand.New(rand.NewPCG(1, 2)), 100)
 	var b Builder
@@ -118,10 +118,10 @@ func TestADamagedChunkIsRefused(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x40
 		if _, err := Open(bad); err == nil {
-			t.Fatalf("byte %d was changed and nobody saw it", i)
+			t.Fatalf("byte %d was changed, but the chunk was accepted", i)
 		}
 		if _, err := Open(good[:i]); err == nil {
-			t.Fatalf("the first %d of %d bytes were taken for all", i, len(good))
+			t.Fatalf("the first %d of %d bytes were accepted as a chunk", i, len(good))
 		}
 	}
 	raw := []byte{0, 1, 'x'}
@@ -146,7 +146,7 @@ func TestADamagedChunkIsRefused(t *testing.T) {
 		"more than is bearable": header(None, 1, MaxBytes+1, raw),
 	} {
 		if _, err := Open(c); err == nil {
-			t.Errorf("%s: it was opened", name)
+			t.Errorf("%s: the chunk was accepted", name)
 		}
 	}
 	for _, c := range [][]byte{header(None, 1, 3, raw), header(Zlib, 1, 3, zlibbed)} {
@@ -176,12 +176,12 @@ func TestLocatorsAndKeysSayWhatTheyWereMadeOf(t *testing.T) {
 	}
 	for n := range l.String() {
 		if _, _, err := ParseLocator(l.String()[:n]); err == nil {
-			t.Errorf("the first %d bytes are a locator", n)
+			t.Errorf("the first %d bytes of a locator were accepted as a locator", n)
 		}
 	}
 	for _, bad := range []string{"", "a/b", "../1/2/x-1-y", fmt.Sprint(k, "/.."), "s/01/0/x-5-y"} {
 		if _, err := ParseKey(bad); err == nil {
-			t.Errorf("%q is a key", bad)
+			t.Errorf("%q was accepted as a key", bad)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(build(some(rand.New(rand.NewPCG(3, 4)), 20)))
 	f.Add(header(None, 1, 3, []byte{0, 1, 'x'}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// The checksums are made right, so that the bytes under them are tested.
+		// Correct the checksums, so that the bytes that they cover are tested.
 		if len(b) >= HeaderSize {
 			b = bytes.Clone(b)
 			copy(b, magic)
@@ -212,7 +212,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// A frame that says it is large gets no more memory than the chunk's header says.
+// A compressed frame that claims to be large gets no more memory than the chunk's header says.
 func TestAFrameThatIsLargerThanItsHeaderSaysTakesNoMemory(t *testing.T) {
 	packed := encoder().EncodeAll(make([]byte, 32<<20), nil)
 	b := seal(make([]byte, 100), 1)
@@ -221,14 +221,14 @@ func TestAFrameThatIsLargerThanItsHeaderSaysTakesNoMemory(t *testing.T) {
 	le.PutUint32(b[16:], uint32(len(packed)))
 	le.PutUint32(b[20:], crc32.ChecksumIEEE(packed))
 	le.PutUint32(b[24:], crc32.ChecksumIEEE(b[:24]))
-	if _, err := Open(seal(make([]byte, 100), 1)); err == nil { // the decoder is made
-		t.Fatal("100 bytes of 0 are no record")
+	if _, err := Open(seal(make([]byte, 100), 1)); err == nil { // also makes the decoder, whose memory must not count below
+		t.Fatal("100 bytes of 0 were accepted as a record")
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := Open(b)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > 4<<20 {
-		t.Errorf("%d bytes were taken for a chunk of %d, %v", took, len(b), err)
+		t.Errorf("%d bytes were allocated for a chunk of %d bytes, %v", took, len(b), err)
 	}
 }

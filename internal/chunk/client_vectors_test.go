@@ -10,8 +10,8 @@ import (
 
 const chunksPath = "../../api/vectors/chunks.json"
 
-// chunkVectors is api/vectors/chunks.json: what clients of other languages must make too.
-// Bytes are base64.
+// chunkVectors is api/vectors/chunks.json: the chunks that clients in other languages must make, too. Bytes are
+// base64.
 type chunkVectors struct {
 	Chunks []struct {
 		Name    string
@@ -26,8 +26,8 @@ type chunkVectors struct {
 	Keys []struct {
 		Pointer string
 		Record  []byte
-		Key     []byte // null: it has none
-		Error   bool   // it is no JSON
+		Key     []byte // null: the record has no key
+		Error   bool   // the record is no JSON
 	}
 	Partitions []struct {
 		Key        []byte

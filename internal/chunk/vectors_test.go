@@ -25,10 +25,10 @@ type recordVector struct {
 	ValueHex *string     `json:"value_hex"` // null: the value is null
 	Time     int64       `json:"time"`
 	Headers  [][2]string `json:"headers_hex"`
-	RawHex   string      `json:"raw_hex"` // as it lies in a chunk
+	RawHex   string      `json:"raw_hex"` // its bytes in a chunk
 }
 
-// firstVector is a transaction's id, and where its records without a key begin.
+// firstVector is a transaction's id, and the partition of its first record without a key.
 type firstVector struct {
 	ID    string `json:"id"`
 	First int    `json:"first"`
@@ -49,8 +49,7 @@ func hexed(b []byte) *string {
 	return &s
 }
 
-// What writers in other languages must agree on: which key and partition a record has, and
-// the bytes of a record.
+// Writers in all languages must agree on the key and partition of a record, and on its bytes.
 func TestTheVectorsOfWritersHold(t *testing.T) {
 	v := vectors{About: "docs/LANDING.md, The form of a chunk; the key of a record is what landing.key points to"}
 	for _, c := range []struct{ pointer, record string }{

@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// kept is a ledger that keeps one cut of each of steps; the last one is the newest.
+// kept is a ledger that keeps a cut for each path, by its step.
 func kept(paths map[int64]string, newest int64, states map[int64]string) *Ledger {
 	reply := &headracev1.CutsReply{Job: "default"}
 	for step, path := range paths {
@@ -37,7 +37,7 @@ func saved(t *testing.T, steps ...int64) (dir string, paths map[int64]string) {
 	return filepath.Join(dir, "ckpt"), paths
 }
 
-// staying are the steps that stay, with their reasons, and those that go.
+// staying returns the steps that stay, with their reasons, and the steps that are removed.
 func staying(all Chosen) (stay map[int64]string, going []int64) {
 	stay = map[int64]string{}
 	for _, v := range all.Views(true) {

@@ -24,6 +24,6 @@ func sameAsFile(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("%s differs (go test . -rewrite, if that is meant)\n got:\n%s\nwant:\n%s", path, text, want)
+		t.Errorf("%s differs (if the change is meant, run go test . -rewrite)\n got:\n%s\nwant:\n%s", path, text, want)
 	}
 }

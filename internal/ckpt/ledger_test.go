@@ -12,7 +12,7 @@ func TestATrainerBeginsWithNothingIfNoCheckpointIsKept(t *testing.T) {
 		states []string
 		want   bool
 	}{
-		{"shared", nil, false}, // its model is elsewhere
+		{"shared", nil, false}, // its model lives outside the trainers
 		{"replicated", nil, true},
 		{"replicated", []string{"voided"}, true},
 		{"private", []string{"voided", "bound"}, false},

@@ -16,7 +16,7 @@ import (
 	"github.com/headrace/headrace/internal/ckpt/ckpttest"
 )
 
-// keeper is a master that keeps one cut, and notes who goes back to it.
+// keeper is a master that keeps one cut, and notes each rewind.
 type keeper struct {
 	headracev1.UnimplementedCheckpointsServer
 	kept    *headracev1.CutState
@@ -42,7 +42,7 @@ type unsynced struct {
 
 func (u unsynced) SyncDir(string) error { return u.err }
 
-// rewinds goes back to something with a master that keeps a cut.
+// rewinds does a rewind with the keeper as master.
 func rewinds(t *testing.T, k *keeper, r Rewinding) error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,8 +64,8 @@ func rewinds(t *testing.T, k *keeper, r Rewinding) error {
 	return err
 }
 
-// Guarantee 3: what was answered survives power loss. The process that renamed the manifest
-// may have died before it synced the folder.
+// Guarantee 3: what was answered survives power loss. The process that renamed the manifest may have died
+// before it synced the folder, so a rewind syncs the folder first.
 func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	path := filepath.Join(folder, manifest.FileName)
@@ -78,7 +78,8 @@ func TestNobodyGoesBackToACheckpointThatAPowerFailureMayTakeAway(t *testing.T) {
 	}
 }
 
-// The master does not know whether the checkpoint of a frozen cut was ever finished.
+// The master does not know whether the checkpoint of a frozen cut was ever finished. So the rewind looks for its
+// manifest.
 func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
 	folder := ckpttest.Save(t, t.TempDir(), 100, 1, 300, ckpttest.Unchanged)
 	there := filepath.Join(folder, manifest.FileName)
@@ -102,5 +103,5 @@ func TestACutIsGoneBackToOnlyIfItsCheckpointIsThere(t *testing.T) {
 	}
 }
 
-// local is this machine, whatever the path.
+// local returns this machine's file system for any path.
 func local(string) manifest.FS { return manifest.OS{} }

@@ -7,7 +7,7 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// The ranges that are gone for a checkpoint are listed one by one, each with its consequence.
+// Ranges that a checkpoint needs and that are deleted are listed one by one, each with its consequence.
 func TestWhatIsGoneOfACheckpointIsSaidRangeByRange(t *testing.T) {
 	r := func(pass, passes uint32, start, end int64, unit string, stops, whole bool) *headracev1.GoneRange {
 		return &headracev1.GoneRange{Dataset: "clicks", Partition: "clicks/0", Identity: "kafka:c/t/0", Pass: pass, Passes: passes, Start: start, End: end,

@@ -51,7 +51,7 @@ func TestASpecNamesAConnectionOfEachKindAndGetsItsAddressAndLogin(t *testing.T) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := dataset.FromJSON(text) // as a master stores it, and an agent gets it
+		again, err := dataset.FromJSON(text) // the form in which a master stores a spec and an agent gets it
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -63,7 +63,7 @@ func TestASpecNamesAConnectionOfEachKindAndGetsItsAddressAndLogin(t *testing.T) 
 			t.Errorf("%s: %+v", part, got)
 		}
 		if again.ReachOf().Secret || strings.Contains(string(text), ":9") {
-			t.Errorf("the spec itself holds more than the name: %s", text)
+			t.Errorf("the spec contains more of the connection than its name: %s", text)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestARegistryIsReachedAsTheOperatorAllows(t *testing.T) {
 	one, _ := b.registry(&dataset.Registry{Connection: "main"}, nil)
 	two, _ := b.registry(&dataset.Registry{Connection: "main"}, nil)
 	if one == nil || one != two {
-		t.Error("two datasets do not share what a registry said")
+		t.Error("two datasets of one registry do not share its answers")
 	}
 	t.Setenv("HEADRACE_REGISTRY", "")
 	b, _ = book(t, shelves)

@@ -51,7 +51,7 @@ func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
 		t.Error("the columns are not in the dataset's order")
 	}
 	if s.InputOf("files:clicks").Kind().Name != "files" || s.InputOf("kafka:c/t/0").Kind().Name != "kafka" {
-		t.Error("a partition is of the input of its kind")
+		t.Error("a partition must belong to the input of its kind")
 	}
 	if f := s.Folders(); len(f) != 1 || f[0] != "/data/clicks" {
 		t.Errorf("folders %v", f)
@@ -73,7 +73,7 @@ func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
 	}
 }
 
-// What the history's decode block leaves out is the dataset's.
+// Settings that the history's decode block leaves out are those of the dataset.
 func TestABackfillOfTheSameFormatNeedsNoDecode(t *testing.T) {
 	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\ncatch_up: newest_first\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
 		"decode: {format: json, event_time: /at, columns: [{name: x, path: /x, dtype: int64}]}\n")
@@ -135,7 +135,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}
-	// Older versions have stored this.
+	// Older versions have stored the spec in this form.
 	text, err := mustParse(t, backfilled).JSON()
 	if err != nil || !bytes.Contains(text, []byte(`"catch_up":"in_order"`)) {
 		t.Errorf("%v\n%s", err, text)
@@ -160,7 +160,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 	}
 }
 
-// Each Avro file has the schema of its records; what the topic says of schemas is not theirs.
+// Each Avro file has the schema of its records, so the topic's schema settings do not apply to the history.
 func TestAHistoryInAvroFilesNeedsNoRegistry(t *testing.T) {
 	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
 		"decode: {format: avro, registry: {url: \"http://r:8081\"}, columns: [{name: x, path: x, dtype: int64}]}\n")

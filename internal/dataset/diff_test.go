@@ -41,8 +41,8 @@ func TestDiffSaysWhatMayChangeUnderReaders(t *testing.T) {
 	}
 }
 
-// A dataset that has failed goes on if its spec now says what to do with the records that stopped
-// it, and for no other change.
+// A failed dataset goes on if its spec now says what to do with the records that stopped it. Other changes do
+// not restart it.
 func TestOnlySomeChangesRepairAFailedDataset(t *testing.T) {
 	for _, c := range []struct {
 		was, is string

@@ -38,7 +38,7 @@ func TestEveryFieldIsInTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every optional part is set here, so that its fields are among the leaves.
+	// Set every optional part, so that its fields are among the leaves.
 	s := mustParse(t, criteo+"shuffle: {seed: 1}\n")
 	s.Decode.Fields, s.Decode.Header, s.Decode.EventTime = []string{"a"}, true, "0"
 	all := Leaves(s)

@@ -47,11 +47,11 @@ func TestReadFileTakesARelativeRootFromItsOwnFolder(t *testing.T) {
 			t.Fatalf("%s\n%v", d.YAML, err)
 		}
 		if len(Diff(alone, d.Spec)) > 0 {
-			t.Errorf("the text says another spec:\n%s", d.YAML)
+			t.Errorf("the rewritten text has another spec:\n%s", d.YAML)
 		}
 	}
 	if !strings.Contains(string(docs[0].YAML), "# one\n") || !strings.Contains(string(docs[0].YAML), " # here\n") {
-		t.Errorf("comments are gone:\n%s", docs[0].YAML)
+		t.Errorf("comments were lost:\n%s", docs[0].YAML)
 	}
 }
 

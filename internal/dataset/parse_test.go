@@ -86,7 +86,7 @@ func TestBinaryColumnsWithoutAnOffsetLieBehindTheOneBefore(t *testing.T) {
 	short := mustParse(t, head+"  columns:\n  - {name: label, dtype: int32}\n  - {name: name, path: $value, dtype: bytes}\n  - {name: x, dtype: float32, shape: 125}\n  - {name: late, dtype: bytes, shape: [2], offset: 600}\n")
 	long := mustParse(t, head+"  record_size: 602\n  columns:\n  - {name: label, dtype: int32, offset: 0}\n  - {name: name, path: $value, dtype: bytes}\n  - {name: x, dtype: float32, offset: 4, shape: [125]}\n  - {name: late, dtype: bytes, shape: [2], offset: 600}\n")
 	if d := Diff(short, long); d != nil {
-		t.Errorf("what is written out is another spec: %v", d)
+		t.Errorf("the spec with its defaults written out differs: %v", d)
 	}
 	schema, err := short.Schema()
 	if err != nil || !reflect.DeepEqual(schema.Fields[2].Shape, []int{125}) || len(schema.Fields[3].Shape) != 0 {
@@ -111,11 +111,11 @@ func TestJSONIsStableAndReadBackTheSame(t *testing.T) {
 	other := mustParse(t, strings.Replace(criteo, "paths: [\"1..13\"]", "paths:\n      - 1..13", 1))
 	text3, _ := other.JSON()
 	if !bytes.Equal(text, text3) {
-		t.Errorf("another spelling of one spec has other JSON:\n%s\n%s", text, text3)
+		t.Errorf("the same spec, written in another way, has other JSON:\n%s\n%s", text, text3)
 	}
 }
 
-// mistakes: what is written, and what the error must say.
+// mistakes are specs, and what the error must say.
 func TestMistakesAreNamedWithLineFieldValueAndWayOut(t *testing.T) {
 	const head = "name: clicks\nfiles: {root: /data}\n"
 	const tsv = head + "decode:\n  format: tsv\n  columns:\n"

@@ -16,7 +16,7 @@ passes: ${PASSES:-2}
 
 func TestVariablesOfTheEnvironmentStandInASpec(t *testing.T) {
 	t.Setenv("NAME", "clicks")
-	t.Setenv("ROOT", `data: "x" # y`) // what would break the text, if it were not quoted
+	t.Setenv("ROOT", `data: "x" # y`) // would break the YAML if it were not quoted
 	docs, err := Documents([]byte(specWithVariables), "c.yaml", "/here")
 	if err != nil {
 		t.Fatal(err)

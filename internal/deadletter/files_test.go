@@ -18,8 +18,8 @@ func line(t *testing.T, offset int64, value string) []byte {
 	return b
 }
 
-// A crash in the middle of a write leaves a part of a line. The letter is written again,
-// so the part goes away, and every line can be read.
+// A crash in the middle of a write leaves a part of a line. The letter is written again, so the part is cut off,
+// and every line can be read.
 func TestATornLineIsCutOff(t *testing.T) {
 	whole := line(t, 7, "second")
 	for n := range whole {

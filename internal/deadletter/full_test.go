@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// limitFiles makes the system refuse to write a file beyond size, with a part of the write
-// done, as on a full disk.
+// limitFiles makes the system refuse to write a file beyond size. A part of the write is done, as on a full
+// disk.
 func limitFiles(t *testing.T, size int) (lift func()) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -29,8 +29,7 @@ func limitFiles(t *testing.T, size int) (lift func()) {
 	}
 }
 
-// Letters that do not fit are written again when there is room: none of them may stay from
-// the try that failed.
+// Letters that find no room are written again later. So the failed try must leave none of them in the file.
 func TestLettersThatFoundNoRoomComeOnce(t *testing.T) {
 	f := Folder{Root: t.TempDir(), Path: "bad"}
 	first := line(t, 1, "first")
@@ -46,7 +45,7 @@ func TestLettersThatFoundNoRoomComeOnce(t *testing.T) {
 	}
 	got, err := os.ReadFile(filepath.Join(f.Root, "bad", "d.jsonl"))
 	if err != nil || !bytes.Equal(got, first) {
-		t.Errorf("after a try without room the file holds %q, %v", got, err)
+		t.Errorf("after a try without room the file contains %q, %v", got, err)
 	}
 	if err := f.Append("d", three); err != nil {
 		t.Fatal(err)

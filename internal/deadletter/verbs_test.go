@@ -16,7 +16,7 @@ func letter(offset int64, value string) Letter {
 func TestALetterThatWasWrittenTwiceIsReadOnce(t *testing.T) {
 	r := Reading{Dataset: "d"}
 	if err := r.Add(nil); err != nil || r.All == nil {
-		t.Errorf("%v, %v: no letter is no list in JSON", r.All, err)
+		t.Errorf("%v, %v: without a letter, the list must be empty and not null in JSON", r.All, err)
 	}
 	lines := [][]byte{line(t, 3, "a"), line(t, 7, "b"), line(t, 3, "a")}
 	if err := errors.Join(r.Add(lines[:2]), r.Add(lines[1:])); err != nil || len(r.All) != 2 || r.All[0].Offset != 3 || r.All[1].Offset != 7 {
@@ -38,8 +38,7 @@ func TestLettersAreChosenByTheirIDs(t *testing.T) {
 	}
 }
 
-// Nothing is added to the bytes and nothing is taken away, so a letter without all of its
-// bytes cannot be replayed.
+// A replay sends exactly the bytes of the record, so a letter without all of its bytes cannot be replayed.
 func TestOnlyLettersWithAllOfTheirBytesAreReplayed(t *testing.T) {
 	whole, cut, row := letter(3, "a"), letter(7, "b"), letter(9, "")
 	cut.Size, row.Size = 100, -1

@@ -14,7 +14,7 @@ import (
 	"github.com/headrace/headrace/internal/schema"
 )
 
-// shelf is a registry's schemas by id.
+// shelf has the schemas of a registry by id.
 type shelf map[uint32]string
 
 func (s shelf) Schema(id uint32) (*schema.Schema, error) {
@@ -27,7 +27,7 @@ func (s shelf) Schema(id uint32) (*schema.Schema, error) {
 
 const registryURL = "registry: {url: \"http://registry:8081\"}\n"
 
-// written compiles a spec of a topic whose records name a schema of the shelf.
+// written compiles a spec for a topic whose records name a schema of the shelf.
 func written(t testing.TB, columns string, s Schemas) *Decoder {
 	t.Helper()
 	return topicDecoder(t, "avro", columns, s)
@@ -51,7 +51,7 @@ func wire(id uint32, record ...byte) string {
 	return string(append(binary.BigEndian.AppendUint32([]byte{0}, id), record...))
 }
 
-// TestAvroIsReadAsFastavroReadsIt: testdata/avro/make.py says what the cases are.
+// TestAvroIsReadAsFastavroReadsIt has the cases of testdata/avro/make.py.
 func TestAvroIsReadAsFastavroReadsIt(t *testing.T) {
 	text, err := os.ReadFile("testdata/avro/records.json")
 	if err != nil {
@@ -93,7 +93,7 @@ func TestAvroIsReadAsFastavroReadsIt(t *testing.T) {
 	}
 }
 
-// same compares a value of a column with what make.py writes.
+// same compares a value of a column with the text that make.py wrote.
 func same(c *frame.Received, row int, want string) bool {
 	var w any
 	dec := json.NewDecoder(strings.NewReader(want))

@@ -160,13 +160,13 @@ func TestATombstoneIsNoRowOfAvro(t *testing.T) {
 	}
 }
 
-// awaited is a registry that has not told a schema yet.
+// awaited is a registry whose answer has not come yet.
 type awaited struct{ err error }
 
 func (a awaited) Schema(uint32) (*schema.Schema, error) { return nil, a.err }
 
 func TestASchemaThatIsNotThereYetIsNoFaultOfTheRecord(t *testing.T) {
-	want := &sources.Temporary{Err: errors.New("not asked for")}
+	want := &sources.Temporary{Err: errors.New("the registry has not answered")}
 	d := written(t, "columns:\n- {name: u, path: user, dtype: int64}\n", awaited{want})
 	_, err := decodeAll(t, d, lines(oneV1))
 	if got, ok := errors.AsType[*sources.Temporary](err); !ok || got != want {
@@ -174,7 +174,7 @@ func TestASchemaThatIsNotThereYetIsNoFaultOfTheRecord(t *testing.T) {
 	}
 }
 
-// later is a registry that is told the schema of an id after some records with it.
+// later is a registry that gets the schema of an id only after some records with this id.
 type later struct{ Schemas }
 
 func TestASchemaThatTheRegistryHasLaterIsUsed(t *testing.T) {
@@ -189,8 +189,8 @@ func TestASchemaThatTheRegistryHasLaterIsUsed(t *testing.T) {
 	}
 }
 
-// A block of an array that says its size and does not keep to it is a fault when it is
-// read. Skipping goes by the size, as Avro wants it, and sees nothing.
+// A block of an array may state its size in bytes. If the items do not have that size, reading them is an
+// error. Skipping uses the size, as Avro specifies, and does not notice.
 func TestABlockOfAnAvroArrayTakesTheBytesThatItSays(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -212,8 +212,8 @@ func TestABlockOfAnAvroArrayTakesTheBytesThatItSays(t *testing.T) {
 	}
 }
 
-// FuzzAvroRecord: skipping a value is the same as reading it, except for the inside of
-// blocks that are skipped by their size. No bytes do harm.
+// FuzzAvroRecord checks for any bytes that skipping a value finds the same errors as reading it, except inside
+// blocks that are skipped by their size.
 func FuzzAvroRecord(f *testing.F) {
 	for _, s := range clicks {
 		f.Add(s, "/user", []byte(oneV1[5:]))
@@ -246,7 +246,7 @@ func FuzzAvroRecord(f *testing.F) {
 			t.Fatalf("%v, %v", err1, err2)
 		}
 		broken := func(d *Decoder) bool { e := d.Errors(); return len(e) > 0 && e[0].Column == "$value" }
-		good := other // the one that found nothing
+		good := other // the decoder that found no error
 		if broken(other) {
 			good = lenient
 		}

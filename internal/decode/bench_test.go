@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Click records of 13 numbers and 26 categories, as in Criteo's log: what
-// BenchmarkTSV and BenchmarkJSON read. About 10 % of the numbers are absent.
+// clickLines makes the records that BenchmarkTSV and BenchmarkJSON read: clicks of 13 numbers and 26
+// categories, as in Criteo's log. About 10 % of the numbers are absent.
 func clickLines(format string, n int) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	lines := make([][]byte, n)
@@ -73,7 +73,7 @@ func clickSpec(format string) *dataset.Spec {
 	}}}
 }
 
-// batchOf lays lines out as a source does: one arena, line ends in it.
+// batchOf lays lines out as a source does: in one arena, with their line ends.
 func batchOf(lines ...[]byte) *sources.Batch {
 	b := &sources.Batch{}
 	for _, l := range lines {
@@ -114,7 +114,7 @@ func perRecord(b *testing.B, n int) {
 func BenchmarkTSV(b *testing.B)  { benchmarkDecode(b, "tsv") }
 func BenchmarkJSON(b *testing.B) { benchmarkDecode(b, "json") }
 
-// The same columns with the standard library.
+// BenchmarkTSVSplitAndStrconv reads the same columns with the standard library.
 func BenchmarkTSVSplitAndStrconv(b *testing.B) {
 	lines := clickLines("tsv", 4096)
 	num, cat := make([]float32, 13*len(lines)), make([]int64, 26*len(lines))

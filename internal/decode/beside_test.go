@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 )
 
-// A dataset with a backfill has rows of both inputs in one frame.
+// With a backfill, one frame may have rows of both inputs.
 func TestTwoDecodersOfTheSameColumnsFillOneFrame(t *testing.T) {
 	parse := func(text string) *dataset.Spec {
 		s, err := dataset.Parse([]byte(text), "")
@@ -46,6 +46,6 @@ func TestTwoDecodersOfTheSameColumnsFillOneFrame(t *testing.T) {
 
 	other := parse("name: a\nfiles: {root: /d}\ndecode: {format: csv, columns: [{name: id, path: 0, dtype: int32}, {name: tags, path: 1, dtype: string}]}\n")
 	if _, err := Compile(other, Beside(first)); err == nil || !strings.Contains(err.Error(), "same columns") {
-		t.Errorf("other columns: %v", err)
+		t.Errorf("a decoder of other columns: %v", err)
 	}
 }

@@ -25,8 +25,7 @@ columns:
 - {name: tag, dtype: bytes, offset: 42, shape: [3]}
 `
 
-// everyRecord is a record of everyPiece, written by encoding/binary; 3 bytes at
-// its end belong to no column.
+// everyRecord is a record of everyPiece, written by encoding/binary. Its last 3 bytes belong to no column.
 func everyRecord(t testing.TB, id int64, x [6]float32, flags [2]bool, y float64, tag string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -141,16 +140,16 @@ func TestBinaryColumnsGoWithKeysAndTimesAndCanBeChosen(t *testing.T) {
 				t.Errorf("%v: %s is %v", columns, name, got)
 			}
 		}
-		// What a record's size must be does not depend on the columns that are read.
+		// The required size of a record does not depend on the columns that are read.
 		short := &sources.Batch{Arena: []byte("1234567"), Recs: []sources.Record{{Value: [2]int32{0, 7}}}}
 		b.Reset()
 		if _, err := d.Append(b, short, 0, 1); err == nil {
-			t.Errorf("%v: 7 bytes were taken", columns)
+			t.Errorf("%v: a record of 7 bytes was accepted", columns)
 		}
 	}
 }
 
-// FuzzBinaryIsEncodingBinary: columns at any places, read by encoding/binary too.
+// FuzzBinaryIsEncodingBinary compares columns at any places with what encoding/binary reads there.
 func FuzzBinaryIsEncodingBinary(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint8(0), uint8(3), uint8(9), uint8(2), uint8(15))
 	f.Add([]byte("\x00\x00\x01\x01\x02\x00\x01\x00"), uint8(4), uint8(1), uint8(2), uint8(0), uint8(8))
@@ -183,7 +182,7 @@ func FuzzBinaryIsEncodingBinary(f *testing.F) {
 				return
 			}
 			if err != nil {
-				continue // of a later one
+				continue // the error is of a later record
 			}
 			x := make([]float32, xs)
 			if _, err := binary.Decode(r[xAt:], binary.LittleEndian, x); err != nil {

@@ -30,8 +30,8 @@ func texts(list ...string) ([]byte, []int32) {
 	return b, ends
 }
 
-// rowsOfColumns are 4 rows: n is 1, null, 2^40, 4 by a dictionary; s is a, b, a broken
-// text, d; l is [1, null], [], [2], [3, 4].
+// rowsOfColumns are 4 rows. n is 1, null, 2^40, 4, in a dictionary; s is a, b, a text that is not UTF-8, d;
+// l is [1, null], [], [2], [3, 4].
 func rowsOfColumns() *sources.Batch {
 	dict := &sources.Dictionary{Len: 3, Values: int64s(4, 1<<40, 1)}
 	s, ends := texts("a", "b", "\xff", "d")
@@ -110,7 +110,7 @@ func TestRowsOfColumnsBecomeRowsOneOrManyAtATime(t *testing.T) {
 	}
 }
 
-// TestListsOfAFixedLengthFillAMatrix: v is [1, 2], null, [3, 2^40], [5], [6, null], [7, 8].
+// In TestListsOfAFixedLengthFillAMatrix v is [1, 2], null, [3, 2^40], [5], [6, null], [7, 8].
 func TestListsOfAFixedLengthFillAMatrix(t *testing.T) {
 	batch := func() *sources.Batch {
 		return &sources.Batch{Rows: 6, Columns: []sources.Column{{Path: "/v/*", Kind: sources.Int64Values, List: true,
@@ -204,8 +204,8 @@ func TestAFieldThatDoesNotFitIsToldOfTheFile(t *testing.T) {
 	}
 }
 
-// One long text in a dictionary, named by every row: a frame has no room for all of them, and
-// no more memory is taken than a frame may have.
+// A dictionary has one long text, and every row names it. A frame has no room for all the copies, and no more
+// memory is allocated than a frame may have.
 func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 	const rows = 20_000
 	word := strings.Repeat("w", 2000)
@@ -231,7 +231,7 @@ func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 		for err == nil {
 			var k int
 			if k, err = d.Append(b, batch, at, rows); k == 0 && err == nil {
-				t.Fatal("no row, and no error")
+				t.Fatal("neither a row nor an error")
 			}
 			at += k
 		}
@@ -244,16 +244,15 @@ func TestRowsOfColumnsEndWhereAFrameIsFull(t *testing.T) {
 			t.Errorf("%d columns: %d rows, %v", len(columns), at, err)
 		}
 		if size > 1_000_000*len(columns)+8*rows {
-			t.Errorf("%d columns: %d bytes were taken", len(columns), size)
+			t.Errorf("%d columns: %d bytes were allocated", len(columns), size)
 		}
 		if len(columns) == 3 && !slices.Equal(b.Columns[1].Values, batch.Columns[2].Values[:8*at]) {
-			t.Error("rows of n are other rows")
+			t.Error("the rows of n have other values")
 		}
 	}
 }
 
-// Each replaced value counts once, also if its row is cut off where the frame is full, and is
-// written again.
+// Each replaced value counts once, also if its row is cut off because the frame is full, and is written again.
 func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
 	const rows = 20_000
 	word := strings.Repeat("w", 2000)
@@ -272,7 +271,7 @@ func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
 	for err == nil {
 		var k int
 		if k, err = d.Append(b, batch, at, rows); k == 0 && err == nil {
-			t.Fatal("no row, and no error")
+			t.Fatal("neither a row nor an error")
 		}
 		at += k
 	}
@@ -289,7 +288,8 @@ func TestReplacedValuesOfRowsThatAreCutOffCountOnce(t *testing.T) {
 	}
 }
 
-// A uint64 that int64 does not hold is an error of its row; it is hashed as it is written.
+// A uint64 that does not fit into an integer column is an error of its row. A hash column takes its decimal
+// digits.
 func TestLargeUnsignedNumbers(t *testing.T) {
 	batch := &sources.Batch{
 		Rows:    2,
@@ -307,7 +307,7 @@ func TestLargeUnsignedNumbers(t *testing.T) {
 		t.Errorf("floats %v", got)
 	}
 	if h := frame.View[int64](b.Columns[1].Values)[1]; h != d.columns[1].hash.bytes([]byte("18446744073709551615")) {
-		t.Errorf("hashed to %d", h)
+		t.Errorf("the number was hashed to %d, not by its decimal digits", h)
 	}
 	for _, dtype := range []string{"int64", "int32"} {
 		d = columnarDecoder(t, "fail", "{name: n, path: u, dtype: "+dtype+"}")
@@ -321,7 +321,7 @@ func TestLargeUnsignedNumbers(t *testing.T) {
 	}
 }
 
-// Two columns are made of one field: its values are counted once, and again for other rows.
+// If two columns are made of one field, its values are counted once for each run of rows.
 func TestValuesOfAFieldAreCountedForEachRun(t *testing.T) {
 	col := &sources.Column{Valid: []byte{1, 0, 1, 1, 0, 0, 1}}
 	f := &feed{col: col}

@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// shortened are the same entries in 16 bits each.
+// shortened returns the same entries with 16 bits each.
 func shortened(entries []uint32) []uint16 {
 	short := make([]uint16, len(entries))
 	for i, e := range entries {
@@ -61,12 +61,12 @@ func TestValuesOfADictionaryAreLookedUpForValidRows(t *testing.T) {
 	}
 }
 
-// The values of a dictionary are the same in however many bytes they are kept.
+// The values of a dictionary are the same, whatever the number of bytes in which they are kept.
 func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, test := range []struct {
 		n           int
-		most, last  int64 // the last value, and the most that the other ones may be
+		most, last  int64 // the upper limit of the values, and the last value
 		tiny, short bool
 	}{
 		{leastShort - 1, math.MaxUint16, 1, false, false},
@@ -79,7 +79,7 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 		{leastShort, math.MaxInt32, math.MaxInt32 + 1, false, false},
 		{leastShort, math.MaxInt32, math.MinInt32 - 1, false, false},
 		{leastShort, math.MaxInt32, math.MaxInt64, false, false},
-		{3 * leastShort, math.MaxInt32, -1, false, true}, // the dictionary of the next piece of the column
+		{3 * leastShort, math.MaxInt32, -1, false, true}, // replaces the dictionary before it, as in the next piece of a column
 		{3 * leastShort, math.MaxUint16, 0, true, false},
 	} {
 		c := &column{dtype: dataset.Int64}
@@ -98,7 +98,7 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 			col.Entries = append(col.Entries, uint32(test.n-1))
 			got := make([]int64, len(col.Entries)+1)
 			if !plainRows(&Decoder{}, c, 0, &feed{col: col}, got[:len(col.Entries)], nil, len(col.Entries), 0) {
-				t.Fatal("a value is bad")
+				t.Fatal("a value was reported as bad")
 			}
 			for i, k := range col.Entries {
 				if got[i] != vals[k] {
@@ -106,13 +106,13 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 				}
 			}
 			if got[len(col.Entries)] != 0 {
-				t.Fatal("more was written")
+				t.Fatal("values were written beyond the rows")
 			}
 			again := make([]int64, len(got))
 			inShort := *col
 			inShort.Entries, inShort.Short = nil, shortened(col.Entries)
 			if !plainRows(&Decoder{}, c, 0, &feed{col: &inShort}, again[:len(got)-1], nil, len(got)-1, 0) || !slices.Equal(again, got) {
-				t.Fatal("the values are other ones if their entries have 16 bits")
+				t.Fatal("with entries of 16 bits the values differ")
 			}
 			if known := dictionaryOf[int64](c, 0, col); (len(known.tiny) > 0) != test.tiny || (len(known.short) > 0) != test.short {
 				t.Errorf("%d values up to %d and %d: %d are tiny, %d short", test.n, test.most, test.last, len(known.tiny), len(known.short))
@@ -121,7 +121,7 @@ func TestValuesOfALargeDictionaryAreThoseOfTheFile(t *testing.T) {
 	}
 }
 
-// Whatever is made of the values of a dictionary, their entries may have 32 bits or 16.
+// Entries of a dictionary may have 32 bits or 16. Every kind of column gets the same values.
 func TestRowsAreTheSameInHoweverManyBitsTheirEntriesAre(t *testing.T) {
 	const rows = 300
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -196,7 +196,7 @@ func TestRowsAreTheSameInHoweverManyBitsTheirEntriesAre(t *testing.T) {
 	}
 }
 
-// Text is hashed where it lies, except for the last bytes of a piece of memory.
+// A text is hashed in place, except if it is in the last bytes of a piece of memory.
 func TestTextsAreHashedWhereverTheyLie(t *testing.T) {
 	h := newHasher(1<<20, "salt")
 	var data []byte
@@ -238,7 +238,8 @@ func TestADictionaryMayLieAnywhere(t *testing.T) {
 	}
 }
 
-// A dictionary of the same size follows, and the memory of what was converted is used again.
+// The next dictionary has the same size and reuses the memory of the converted values, so it must be converted
+// again.
 func TestANewDictionaryIsConvertedAnew(t *testing.T) {
 	d := columnarDecoder(t, "fail", "{name: n, path: n, dtype: int64}", "{name: f, path: n, dtype: float64}", "{name: h, path: s, dtype: int64, hash: {buckets: 0}}")
 	b, err := d.NewBuilder(4)

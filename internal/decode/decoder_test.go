@@ -217,7 +217,7 @@ func TestATombstoneIsToldFromAnEmptyValueInEveryFormatThatHasARowForIt(t *testin
 		}
 	}
 	if got := deleted("json", "{name: v, path: /a, dtype: int32}"); !reflect.DeepEqual(got, []any{false}) {
-		t.Errorf("json, where an empty value is a blank line: %v", got)
+		t.Errorf("json, for which an empty value is a blank line: %v", got)
 	}
 }
 
@@ -258,8 +258,8 @@ func TestOnlyTheAskedColumnsAreMade(t *testing.T) {
 	}
 }
 
-// Batches of exactly N rows whatever the arrival, and rows at or beyond a stolen
-// position dropped: rows come out as they went in, once each.
+// Batches have exactly N rows, however records arrive, and rows from a stolen position on are dropped. Each row
+// comes once, as it was.
 func TestLeftoversAndTruncationLoseAndRepeatNothing(t *testing.T) {
 	r := seeded(t)
 	d := compile(t, "format: tsv\ncolumns: [{name: id, path: 0, dtype: int64}, {name: s, path: 1, dtype: string}, {name: r, path: 2, dtype: string, split: \"|\", missing: mask}]\n")
@@ -287,7 +287,7 @@ func TestLeftoversAndTruncationLoseAndRepeatNothing(t *testing.T) {
 			}
 			from += n
 			if b.Rows() > 0 && r.IntN(3) == 0 {
-				cut := r.IntN(b.Rows() + 1) // the tail is stolen: those records come again
+				cut := r.IntN(b.Rows() + 1) // the tail is stolen, so its records come again
 				from -= b.Rows() - cut
 				b.Truncate(cut)
 			}
@@ -323,7 +323,7 @@ func TestARecordThatWouldTakeTheFrameOverItsLimitIsLeftForTheNext(t *testing.T) 
 		t.Fatal(n, err, b.Rows())
 	}
 	if f := finish1(t, d, b); len(f.Columns[0].Values) != 60_000 {
-		t.Error("parts of the second record stayed")
+		t.Error("parts of the second record were left in the frame")
 	}
 	b.Reset()
 	if n, err := d.Append(b, batch, 1, 10); n != 2 || err != nil {
@@ -351,7 +351,7 @@ func TestNothingIsAllocatedPerRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if n > 2 { // the copy of the last record, with its padding
+		if n > 2 { // allowed: the copy of the last record, with its padding
 			t.Errorf("%s: %v allocations for 200 records", format, n)
 		}
 	}

@@ -19,9 +19,8 @@ columns:
 - {name: c, path: 2, dtype: bytes, default: "none"}
 `
 
-// oracleCSV reads text as one record with encoding/csv; ok is false when it
-// takes it for none or for several (a line end outside quotes: our source would
-// have cut there).
+// oracleCSV reads text as one record with encoding/csv. ok is false if encoding/csv finds no record or several:
+// our source would have cut at a line end outside quotes.
 func oracleCSV(text string) (fields []string, err error, ok bool) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1
@@ -53,7 +52,7 @@ func FuzzCSVIsEncodingCSV(f *testing.F) {
 			return
 		}
 		if wantErr == nil && len(want) > 3 {
-			return // what follows the last wanted field is not looked at
+			return // the decoder does not look at anything after the last wanted field
 		}
 		if len(s) > 0 && wantErr == nil && len(want) < 3 {
 			var e *Error
@@ -64,12 +63,12 @@ func FuzzCSVIsEncodingCSV(f *testing.F) {
 		}
 		if wantErr != nil {
 			if err == nil && got != nil && !badBehindThird(s) {
-				t.Fatalf("%q: accepted, encoding/csv says %v", s, wantErr)
+				t.Fatalf("%q was accepted, but encoding/csv returns %v", s, wantErr)
 			}
 			return
 		}
 		if err != nil {
-			t.Fatalf("%q: %v, encoding/csv says %q", s, err, want)
+			t.Fatalf("%q: %v, but encoding/csv reads %q", s, err, want)
 		}
 		for i, name := range []string{"a", "b", "c"} {
 			w := want[i]
@@ -83,7 +82,7 @@ func FuzzCSVIsEncodingCSV(f *testing.F) {
 	})
 }
 
-// badBehindThird: the first three fields are good by themselves.
+// badBehindThird says whether the first three fields are good by themselves.
 func badBehindThird(s string) bool {
 	for i := range s {
 		if s[i] == ',' {
@@ -111,8 +110,8 @@ columns:
 event_time: "14"
 `
 
-// The two paths through the code are one function: whatever the record, they
-// give the same columns, the same counts and the same error.
+// FuzzFastPathIsTheSlowPath checks for any record that both paths through the code give the same columns, the
+// same counts and the same error.
 func FuzzFastPathIsTheSlowPath(f *testing.F) {
 	f.Add("a\tbb\t68fd1e64\t0123456789abcdef0\t1\t2.5\t-3\t12\t-7\t9007199254740993\t1.5\tsome\t1:0.5|2|x:y|z\ttrue\t1700000000")
 	f.Add("\t\t\t\t\t\t\t\t\t\t\t\t\t\t")
@@ -120,7 +119,7 @@ func FuzzFastPathIsTheSlowPath(f *testing.F) {
 	f.Add("a\tb\tc")
 	same := bothPaths(f)
 	f.Fuzz(func(t *testing.T, s string) {
-		same(t, lines(s, s+s, s)) // the second one with other neighbours
+		same(t, lines(s, s+s, s)) // the record next to others
 	})
 }
 
@@ -139,13 +138,13 @@ func TestFastPathIsTheSlowPathForLikelyRecords(t *testing.T) {
 	}
 }
 
-// bothPaths compares them on a batch, for on_error: default and fail.
+// bothPaths returns a function that compares both paths on a batch, for on_error: default and fail.
 func bothPaths(t testing.TB) func(testing.TB, *sources.Batch) {
 	var pairs [][2]*Decoder
 	for _, spec := range []string{manyKinds, strings.Replace(manyKinds, "on_error: default", "on_error: fail", 1)} {
 		fast, slow := compile(t, spec), compile(t, spec)
 		if fast.ops == nil {
-			t.Fatal("this spec has a fast path")
+			t.Fatal("this spec has no fast path, so this test compares nothing")
 		}
 		slow.ops = nil
 		pairs = append(pairs, [2]*Decoder{fast, slow})

@@ -19,8 +19,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// exampleTypes are tf.Example and tf.SequenceExample, as example.proto and feature.proto
-// have them.
+// exampleTypes are tf.Example and tf.SequenceExample, as example.proto and feature.proto declare them.
 func exampleTypes(t testing.TB) protoreflect.MessageDescriptors {
 	t.Helper()
 	field := func(name string, n int32, kind descriptorpb.FieldDescriptorProto_Type, message string, label descriptorpb.FieldDescriptorProto_Label) *descriptorpb.FieldDescriptorProto {
@@ -121,14 +120,14 @@ func TestAnExampleBecomesARow(t *testing.T) {
 		mapEntry("n", intFeature(-4)), mapEntry("word", textFeature("wörd")), mapEntry("emb", floatFeature(1, 2, 3, 4)), mapEntry("ids", intFeature(1, -2, 1<<40, 9)),
 		mapEntry("tags", textFeature("", "x")), mapEntry("ok", intFeature(1)), mapEntry("at", intFeature(1_700_000_000)), mapEntry("unwanted", intFeature(1))),
 		part(field2, mapEntry("steps", slices.Concat(part(field1, floatFeature(1)), part(field1), part(field1, floatFeature(2, 3))))))
-	// Another order, values that are not packed, an entry with its value before its name, a
+	// The features have another order, values that are not packed, an entry with its value before its name, a
 	// name twice, and unknown fields.
 	odd := slices.Concat(part(15<<3|2, []byte("?")), example(
 		part(field1, part(field2, part(3<<3|2, []byte{int1, 5})), part(field1, []byte("n"))),
 		mapEntry("label", part(2<<3|2, []byte{float1, 0, 0, 0x80, 0x3f})), mapEntry("user", intFeature(12)), mapEntry("n", intFeature(6)),
 		mapEntry("ids", part(3<<3|2, []byte{int1, 1, field1, 2, 2, 3})), mapEntry("b", nil), mapEntry("a", part(2<<3|2))))
 	d := compile(t, exampleColumns)
-	for range 2 { // the second time in the order that was seen
+	for range 2 { // the second time the decoder expects the order that it has seen
 		f, err := decodeAll(t, d, lines(string(full), string(odd)))
 		if err != nil {
 			t.Fatal(err)
@@ -194,14 +193,14 @@ columns:
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(rowsOf(t, f, "x"), rowsOf(t, f, "l")); got != "[9 9 1] [[1 2] [] []]" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "[9 9 1] [[1 2] [] []]")
 	}
 	if got := fmt.Sprint(d.Errors()); got != "[{$value 1} {x 1} {l 1}]" {
 		t.Error(got)
 	}
 }
 
-// FuzzExampleIsProtobuf: what both this scanner and the protobuf library read is the same.
+// FuzzExampleIsProtobuf checks that our scanner and the protobuf library read the same, if both accept a record.
 func FuzzExampleIsProtobuf(f *testing.F) {
 	f.Add(slices.Concat(example(mapEntry("i", intFeature(1, -1)), mapEntry("f", floatFeature(1, 2)), mapEntry("s", textFeature("a", ""))),
 		part(field2, mapEntry("l", slices.Concat(part(field1, intFeature(1)), part(field1, intFeature(2, 3)))))))
@@ -227,7 +226,7 @@ columns:
 			return valuesOf(entry, list)
 		}
 		floats := oracle("context", "f", "float_list")
-		for _, v := range oracle("context", "f", "int64_list") { // a column of floats takes them
+		for _, v := range oracle("context", "f", "int64_list") { // a column of floats takes integers, too
 			floats = append(floats, float32(v.(int64)))
 		}
 		for name, want := range map[string][]any{"i": oracle("context", "i", "int64_list"), "f": floats, "s": oracle("context", "s", "bytes_list")} {
@@ -241,13 +240,13 @@ columns:
 	})
 }
 
-// unmarshals is proto.Unmarshal, which panics at a dynamic map's entry without a name.
+// unmarshals calls proto.Unmarshal, which panics at an entry without a name in a dynamic map.
 func unmarshals(record []byte, m proto.Message) (ok bool) {
 	defer func() { ok = recover() == nil && ok }()
 	return proto.Unmarshal(record, m) == nil
 }
 
-// valuesOf are the values of one kind in a Feature, or of all steps of a FeatureList.
+// valuesOf returns the values of one kind in a Feature, or in all steps of a FeatureList.
 func valuesOf(v protoreflect.Value, list string) []any {
 	all := []any{}
 	if !v.IsValid() {
@@ -268,7 +267,7 @@ func valuesOf(v protoreflect.Value, list string) []any {
 	return all
 }
 
-// BenchmarkExample: a label, 13 floats and 26 hashed texts of 8 bytes.
+// BenchmarkExample reads a label, 13 floats and 26 hashed texts of 8 bytes.
 func BenchmarkExample(b *testing.B) {
 	records := make([]string, 1000)
 	for i := range records {

@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// In must be called before records are appended, and takes what folders say as text, number,
-// hash, date or time.
+// In must be called before records are appended. It takes the values of folders as text, number, hash, date or
+// time.
 func TestValuesOfTheFilesPath(t *testing.T) {
 	d := compile(t, `
 format: tsv
@@ -74,8 +74,7 @@ columns:
 	}
 }
 
-// A path without what a column needs is an error of the file; a default or a mask takes its
-// place.
+// If a path lacks the value of a column, that is an error of the file, unless the column has a default or a mask.
 func TestAPathWithoutTheValueIsAnErrorOfTheFile(t *testing.T) {
 	for _, tc := range []struct{ column, path, want string }{
 		{"{name: h, path: $path.hour, dtype: int32}", "dt=1/a.tsv", "column h ($path.hour): the file lies in no folder hour=...; correct the path, or give the column a default or missing: mask"},
@@ -123,8 +122,7 @@ func TestOnErrorDefaultReplacesWhatThePathSays(t *testing.T) {
 	}
 }
 
-// Whatever the format, and wherever a bad record ends an Append, each row has its own file's
-// values.
+// Each row has the values of its own file, whatever the format, and wherever a bad record ends an Append.
 func TestEveryFormatTakesValuesOfThePath(t *testing.T) {
 	const columns = "\n  - {name: dt, path: $path.dt, dtype: string}\n  - {name: hour, path: $path.hour, dtype: int64}"
 	for _, tc := range []struct{ spec, good, bad string }{
@@ -134,7 +132,7 @@ func TestEveryFormatTakesValuesOfThePath(t *testing.T) {
 		{"format: json\ncolumns:\n  - {name: x, path: /a, dtype: string}\n  - {name: l, path: /l/*, dtype: int64}", `{"a":"b","l":[1,2]}` + "\n", `{"a":"b","l":["z"]}` + "\n"},
 		{"format: lines\ncolumns:\n  - {name: x, path: $value, dtype: string}", "text", "\xff"},
 		{"format: binary\ncolumns:\n  - {name: x, dtype: int32}", "\x01\x02\x03\x04", "short"},
-		{"format: tsv\ncolumns:", "1\n", ""}, // nothing of the record itself
+		{"format: tsv\ncolumns:", "1\n", ""}, // no column is made of the record itself
 	} {
 		d := compile(t, tc.spec+columns)
 		b, err := d.NewBuilder(100)
@@ -154,7 +152,7 @@ func TestEveryFormatTakesValuesOfThePath(t *testing.T) {
 			for at := 0; at < len(records); {
 				n, err := d.Append(b, batch, at, 100)
 				if at += n; err != nil {
-					at++ // the bad one
+					at++ // skip the bad record
 				}
 			}
 			for range 3 {
@@ -183,7 +181,7 @@ func TestRowsOfColumnsTakeValuesOfThePath(t *testing.T) {
 		if err := d.In(fmt.Sprintf("dt=%d/hour=%d/a.parquet", file, file)); err != nil {
 			t.Fatal(err)
 		}
-		batch := rowsOfColumns() // its third row is bad
+		batch := rowsOfColumns() // the third row is bad
 		for at := 0; at < 4; {
 			n, err := d.Append(b, batch, at, 100)
 			if at += n; err != nil {
@@ -203,7 +201,7 @@ func TestRowsOfColumnsTakeValuesOfThePath(t *testing.T) {
 	}
 }
 
-// The text of the path counts when it is decided whether one more record fits into a frame.
+// The size of the path's text counts in the decision whether one more record fits into a frame.
 func TestTextOfThePathCountsForTheFramesSize(t *testing.T) {
 	d := compile(t, "format: tsv\ncolumns:\n  - {name: x, path: 0, dtype: int64}\n  - {name: p, path: $path.p, dtype: string}")
 	if err := d.In("p=" + strings.Repeat("x", 1000) + "/a"); err != nil {
@@ -245,13 +243,13 @@ func TestTheFileMayChangeBetweenAppends(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.In("p=x/a"); err == nil {
-		t.Fatal("a bad value is accepted")
+		t.Fatal("a bad value was accepted")
 	}
 	if _, err := decodeAll(t, d, lines("1\n")); err != errNoPath {
 		t.Errorf("after a path that does not fit: %v", err)
 	}
 	if _, err := decodeAll(t, clone, lines("1\n")); err != errNoPath {
-		t.Errorf("a clone knows the file: %v", err)
+		t.Errorf("a clone must not know the file: %v", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func golden(t *testing.T, name string, v any) {
 		t.Fatalf("%v; go test ./internal/decode -rewrite writes it", err)
 	}
 	if string(want) != string(text) {
-		t.Fatalf("%s differs from what this code gives: the wire changed, or run with -rewrite", name)
+		t.Fatalf("%s differs from the output of this code: the wire has changed; if that is meant, run with -rewrite", name)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestRemainderNeedsOneCorrectionAtMost(t *testing.T) {
 	for range 200000 {
 		buckets, v := r.Int64()>>r.IntN(62)+1, r.Uint64()
 		if r.IntN(8) == 0 {
-			v = uint64(buckets) * (v / uint64(buckets)) // at the edge of a quotient
+			v = uint64(buckets) * (v / uint64(buckets)) // a multiple of buckets, where the quotient changes
 			v -= uint64(r.IntN(2))
 		}
 		h := newHasher(buckets, "")

@@ -46,7 +46,7 @@ func lines(records ...string) *sources.Batch {
 	return batchOf(toBytes(records)...)
 }
 
-// decodeAll gives the rows of a batch, read back from the frame's bytes.
+// decodeAll returns the rows of a batch, read back from the bytes of the frame.
 func decodeAll(t testing.TB, d *Decoder, batch *sources.Batch) (*frame.Frame, error) {
 	t.Helper()
 	b, err := d.NewBuilder(max(1, len(batch.Recs)))
@@ -76,7 +76,7 @@ func finish1(t testing.TB, d *Decoder, b *Builder) *frame.Frame {
 	return f
 }
 
-// rowsOf is all rows of one column.
+// rowsOf returns all rows of one column.
 func rowsOf(t testing.TB, f *frame.Frame, name string) []any {
 	t.Helper()
 	for i := range f.Columns {
@@ -92,7 +92,7 @@ func rowsOf(t testing.TB, f *frame.Frame, name string) []any {
 	return nil
 }
 
-// seeded logs its seed; HEADRACE_SEED runs the same again.
+// seeded returns a random generator and logs its seed. HEADRACE_SEED repeats it.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -103,7 +103,7 @@ func seeded(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// sameBits compares columns by their bytes: NaN is itself.
+// sameBits compares columns by their bytes, so that NaN equals NaN.
 func sameBits(a, b []frame.Received) bool {
 	for i := range a {
 		x, y := &a[i], &b[i]

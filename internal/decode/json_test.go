@@ -19,11 +19,10 @@ columns:
 - {name: n, path: /a, dtype: bytes, default: "-"}
 `
 
-// wantedPaths are looked up by the scanner and, by the oracle, in what
-// encoding/json makes of the record.
+// wantedPaths are looked up by the scanner, and by the oracle in the value that encoding/json makes of the record.
 var wantedPaths = []string{"/a", "/b/c", "/b/d", "/b", "/t/*", "/i/*/x", "/i/*/y/z", "/i/1", "/m/*/n/*", "/é~0~1", "/0", "/s/*/*"}
 
-// collected is what the scanner found at each path: kinds and texts.
+// collected returns what the scanner finds at each path, as kinds and texts.
 func collected(d *Decoder, record string) (found [][]string, f *fault) {
 	batch := lines(record)
 	d.take(batch.Arena, 0, len(record))
@@ -66,7 +65,7 @@ func (d *Decoder) show(s slot) string {
 	return string(d.bytesOf(s))
 }
 
-// expected is the same by encoding/json.
+// expected returns the same from encoding/json.
 func expected(record []byte) [][]string {
 	dec := json.NewDecoder(bytes.NewReader(record))
 	dec.UseNumber()
@@ -90,8 +89,8 @@ func expected(record []byte) [][]string {
 	return all
 }
 
-// follow appends what lies at the path from token i on. Behind the last * each
-// element gives exactly one value, missing or not; before it, none.
+// follow appends the values at the path from token i on. After the last *, each element gives exactly one value,
+// which may be missing. Before the last *, a missing element gives none.
 func follow(v any, p dataset.Path, i, stars int, out *[]string) {
 	if i == len(p.Tokens) {
 		*out = append(*out, showAny(v))
@@ -146,7 +145,7 @@ func jsonDecoder(t testing.TB) *Decoder {
 	return compile(t, spec.String())
 }
 
-// sameJSON checks one record, with what the records before it left in memory.
+// sameJSON checks one record with a decoder that has read other records before.
 func sameJSON(t *testing.T, d *Decoder, record string) {
 	t.Helper()
 	valid := json.Valid([]byte(record)) && utf8.ValidString(record)
@@ -155,7 +154,7 @@ func sameJSON(t *testing.T, d *Decoder, record string) {
 		return
 	}
 	if (f == nil) != valid {
-		t.Fatalf("%q: accepted %v (%+v), encoding/json %v", record, f == nil, f, valid)
+		t.Fatalf("%q: accepted %v (%+v), but encoding/json accepted %v", record, f == nil, f, valid)
 	}
 	if !valid {
 		return
@@ -191,8 +190,8 @@ func FuzzJSONIsEncodingJSON(f *testing.F) {
 	})
 }
 
-// The memory of keys is what makes records of one writer fast, and what could
-// go wrong: records that lose, gain, swap and repeat members, with odd spacing.
+// The decoder remembers the order of keys, which makes the records of one writer fast. Records that lose, gain,
+// swap and repeat members, with odd spacing, must not mislead it.
 func TestJSONWhateverTheKeysBefore(t *testing.T) {
 	d, r := jsonDecoder(t), seeded(t)
 	names := []string{"a", "b", "c", "d", "t", "i", "x", "y", "z", "m", "n", "s", "0", "é~/", "another name that is long", "\\u0061", "\xff"}

@@ -28,7 +28,7 @@ func sameInteger(t *testing.T, s string) {
 		t.Fatalf("%q: got %d %q, strconv %d %v", s, got, reason, want, err)
 	}
 	if digits := strings.Trim(s, "0123456789+-") == ""; strings.Contains(reason, "range") && !digits {
-		t.Fatalf("%q is no integer at all, not %q", s, reason)
+		t.Fatalf("%q is no integer, but the reason is %q", s, reason)
 	}
 }
 
@@ -42,7 +42,7 @@ func FuzzFloatsAreStrconvs(f *testing.F) {
 func sameFloat(t *testing.T, s string) {
 	t.Helper()
 	if strings.ContainsAny(s, "xX_") {
-		return // strconv's hexadecimal floats are refused
+		return // we refuse hexadecimal floats, which strconv accepts
 	}
 	want, err := strconv.ParseFloat(s, 64)
 	got, reason := parseFloat64([]byte(s))
@@ -56,8 +56,7 @@ func sameFloat(t *testing.T, s string) {
 	}
 }
 
-// The places where rounding is hard: decimals at and around the midpoints of
-// two float32s and of two float64s.
+// Rounding is hard for decimals at and around the midpoint of two float32s or of two float64s.
 func TestFloatsNextToMidpointsRoundAsStrconvDoes(t *testing.T) {
 	r := seeded(t)
 	for range 20000 {

@@ -14,7 +14,7 @@ import (
 	"github.com/headrace/headrace/internal/schema"
 )
 
-// protos is a registry's Protobuf schemas by id.
+// protos has the Protobuf schemas of a registry by id.
 type protos map[uint32]string
 
 func (s protos) Schema(id uint32) (*schema.Schema, error) {
@@ -26,7 +26,7 @@ func (s protos) Schema(id uint32) (*schema.Schema, error) {
 	return &schema.Schema{Proto: p}, err
 }
 
-// messages compiles a spec whose records are the first message of a schema.
+// messages compiles a spec whose records are of the first message of a schema.
 func messages(t testing.TB, text, columns string) *Decoder {
 	t.Helper()
 	spec := "name: d\nkafka: {brokers: [\"k:1\"], topic: a}\ndecode:\n" + indent("format: protobuf\nschema: {inline: x}\n"+columns)
@@ -41,8 +41,8 @@ func messages(t testing.TB, text, columns string) *Decoder {
 	return d
 }
 
-// checkProto compares the rows of records with what protobuf-go reads in them. It reports
-// whether protobuf-go reads all of them.
+// checkProto compares the rows of records with what protobuf-go reads. It reports whether protobuf-go reads all
+// of them.
 func checkProto(t *testing.T, d *Decoder, md protoreflect.MessageDescriptor, records ...[]byte) bool {
 	t.Helper()
 	var texts []string
@@ -82,7 +82,7 @@ func firstMessage(t testing.TB, text string) protoreflect.MessageDescriptor {
 	return m
 }
 
-// TestProtobufIsReadAsProtobufGoReadsIt: random messages, written in unusual ways too.
+// TestProtobufIsReadAsProtobufGoReadsIt reads random messages, also in unusual encodings.
 func TestProtobufIsReadAsProtobufGoReadsIt(t *testing.T) {
 	rng := seeded(t)
 	for syntax, text := range everySyntax {
@@ -92,7 +92,7 @@ func TestProtobufIsReadAsProtobufGoReadsIt(t *testing.T) {
 			for range 1500 {
 				b := another(rng, md, 4)
 				if rng.IntN(3) == 0 {
-					b = append(b, another(rng, md, 2)...) // fields come twice, oneofs change
+					b = append(b, another(rng, md, 2)...) // so fields come twice, and oneofs change
 				}
 				if rng.IntN(4) > 0 {
 					b = scramble(rng, md, b, 0)
@@ -108,8 +108,8 @@ func TestProtobufIsReadAsProtobufGoReadsIt(t *testing.T) {
 	}
 }
 
-// FuzzProtobufIsDynamicpb: a record that protobuf-go reads has the same values here, and no
-// bytes do harm.
+// FuzzProtobufIsDynamicpb checks that a record which protobuf-go reads has the same values here, and that no bytes
+// cause a panic.
 func FuzzProtobufIsDynamicpb(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	type reader struct {

@@ -19,7 +19,7 @@ const (
 
 var shop = protos{1: shopV1, 2: shopV2, 9: "message {"}
 
-// registered compiles a spec of a topic whose records name a schema of a registry.
+// registered compiles a spec for a topic whose records name a schema of a registry.
 func registered(t testing.TB, columns string, s Schemas) *Decoder {
 	t.Helper()
 	return topicDecoder(t, "protobuf", columns, s)
@@ -172,7 +172,7 @@ func clicksOfProtobuf(t testing.TB, n int) (*Decoder, *sources.Batch) {
 	return d, lines(records...)
 }
 
-// BenchmarkProtobuf: a click with 10 fields, among them a list of 16 floats.
+// BenchmarkProtobuf reads a click with 10 fields, one of them a list of 16 floats.
 func BenchmarkProtobuf(b *testing.B) {
 	d, batch := clicksOfProtobuf(b, 1000)
 	builder, err := d.NewBuilder(1000)

@@ -11,10 +11,10 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// missingValue is a value that a message does not have.
+// missingValue stands for a value that a message does not have.
 type missingValue struct{}
 
-// valuesAt is what lies at a path, by protobuf-go's own reading of the record.
+// valuesAt returns the values at a path, as protobuf-go reads the record.
 func valuesAt(m protoreflect.Message, path []string) []any {
 	field := m.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
 	if field == nil {
@@ -76,7 +76,7 @@ func valuesIn(field protoreflect.FieldDescriptor, v protoreflect.Value, path []s
 	return []any{v.Interface()}
 }
 
-// enumValue is a number of an enum, and its name or the number again.
+// enumValue is a number of an enum with its name, or with the number as text if it has no name.
 type enumValue struct {
 	number int64
 	name   string
@@ -89,7 +89,7 @@ func symbolOf(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) enumValu
 	return enumValue{int64(n), fmt.Sprint(n)}
 }
 
-// as is a value as a column of a dtype has it.
+// as converts a value to the form that a column of a dtype has.
 func as(v any, dtype string) any {
 	switch x := v.(type) {
 	case missingValue:
@@ -159,7 +159,7 @@ func compareProto(f *frame.Frame, row int, m protoreflect.Message) error {
 			got = []any{missingValue{}}
 		}
 		if len(want) == 0 {
-			want = []any{missingValue{}} // the default of a row without values
+			want = []any{missingValue{}} // a row without a value takes the default
 		}
 		same := len(got) == len(want)
 		for k := 0; same && k < len(got); k++ {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// another is a random message.
+// another returns a random message.
 func another(rng *rand.Rand, md protoreflect.MessageDescriptor, depth int) []byte {
 	m := dynamicpb.NewMessage(md)
 	populate(rng, m, depth)
@@ -21,7 +21,7 @@ func another(rng *rand.Rand, md protoreflect.MessageDescriptor, depth int) []byt
 	return b
 }
 
-// populate fills a message at random.
+// populate fills a message with random values.
 func populate(rng *rand.Rand, m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -95,8 +95,8 @@ func scalar(rng *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
 	return protoreflect.ValueOfBytes([]byte(text))
 }
 
-// scramble writes a message in another way: its fields in another order, some of them twice
-// or not at all, packed numbers apart, messages in pieces, unknown fields between them.
+// scramble encodes a message in another way: fields in another order, some twice or not at all, packed numbers
+// one by one, messages in pieces, and unknown fields in between.
 func scramble(rng *rand.Rand, md protoreflect.MessageDescriptor, b []byte, depth int) []byte {
 	var chunks [][]byte
 	for len(b) > 0 {

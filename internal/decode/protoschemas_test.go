@@ -16,7 +16,7 @@ const everyKind = `
 	M me = 2000;
 `
 
-// The same messages in each language. In proto2 and editions some of them are groups.
+// The same messages in proto2, proto3 and editions. In proto2 and editions some fields are groups.
 var everySyntax = map[string]string{
 	"proto3": `syntax = "proto3"; import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";
 message M { int32 i32 = 1; sint32 s32 = 2; uint32 u32 = 3; int64 i64 = 4; sint64 s64 = 5; uint64 u64 = 6; fixed32 f32 = 7; fixed64 f64 = 8;

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// threeRows have lists beside each other, lists in lists, dictionaries, nulls and times.
+// threeRows have several lists, lists in lists, dictionaries, nulls and times.
 func threeRows() *sources.Batch {
 	dict := &sources.Dictionary{Len: 2, Values: []byte("a\"\\\x01\n<é"), Offsets: []int32{0, 6, 8}}
 	s, ends := texts("x", "y\ty", "")
@@ -62,7 +62,7 @@ func TestARowOfColumnsAsJSON(t *testing.T) {
 	}
 }
 
-// A dataset of JSON with the same columns gets the same rows.
+// A JSON dataset with the same columns reads the same rows from the text.
 func TestARowAsJSONGivesTheSameColumns(t *testing.T) {
 	columns := strings.Split(threeColumns, "\n")
 	d, batch := columnarDecoder(t, "fail", columns...), threeRows()
@@ -98,7 +98,7 @@ func TestARowAsJSONGivesTheSameColumns(t *testing.T) {
 	}
 }
 
-// What JSON has no words for is said in words that no column takes for something else.
+// Values that JSON cannot express become texts that no column takes for another value.
 func TestARowAsJSONSaysWhatJSONHasNoWordsFor(t *testing.T) {
 	d := columnarDecoder(t, "fail", "{name: b, path: b, dtype: bytes}", "{name: f, path: f, dtype: float64}", "{name: day, path: day, dtype: int32}")
 	raw, ends := texts("\xff\x00")

@@ -13,8 +13,8 @@ import (
 // null is an element without a value.
 const null = -12345.0
 
-// shapedForms write a record whose list v has these elements, in each format of rows; protobuf
-// has no nulls, and has lists packed and not.
+// shapedForms write a record whose list v has the given elements, in each format of rows. Protobuf has no nulls;
+// its lists are tested packed and unpacked.
 var shapedForms = map[string]func(all []float64) string{
 	"json": func(all []float64) string {
 		var some []string
@@ -66,8 +66,8 @@ func shapedDecoder(t *testing.T, form, onError, column string) *Decoder {
 	return messages(t, `syntax = "proto3"; message M { repeated double v = 1; }`, columns)
 }
 
-// Lists of a fixed length are rows of a matrix, in every format of rows as in Parquet
-// (columnar_test.go).
+// Lists of a fixed length are rows of a matrix in every format of rows. columnar_test.go tests the same for
+// Parquet.
 func TestListsOfAFixedLengthAreRowsOfAMatrix(t *testing.T) {
 	for form, record := range shapedForms {
 		nulls := !strings.HasPrefix(form, "protobuf")
@@ -86,7 +86,7 @@ func TestListsOfAFixedLengthAreRowsOfAMatrix(t *testing.T) {
 				t.Errorf("shape %v", shape)
 			}
 
-			// Missing rows take the default, and the mask says so; so does an element.
+			// A missing row or element takes the default, and its mask says so.
 			d = shapedDecoder(t, form, "fail", `{name: v, path: "/v/*", dtype: float32, shape: [2], default: -1, missing: mask}`)
 			records, want = []string{record(nil), record([]float64{5, 6})}, "[[-1 -1] [5 6]]"
 			mask := "[0 0 1 1]"
@@ -120,7 +120,7 @@ func TestListsOfAFixedLengthAreRowsOfAMatrix(t *testing.T) {
 				}
 			}
 
-			// With on_error: default it is replaced and counted, and the next row is its own.
+			// With on_error: default the row is replaced and counted, and the next row is right.
 			d = shapedDecoder(t, form, "default", `{name: v, path: "/v/*", dtype: float64, shape: [2], default: 9}`)
 			if f, err = decodeAll(t, d, lines(record([]float64{1, 2, 3}), record([]float64{4, 5}))); err != nil {
 				t.Fatal(err)
@@ -130,7 +130,7 @@ func TestListsOfAFixedLengthAreRowsOfAMatrix(t *testing.T) {
 			}
 		})
 	}
-	// Two dimensions, in row-major order, from fields of elements.
+	// Two dimensions, in row-major order, from a field of each element.
 	d := compile(t, "format: json\ncolumns: [{name: v, path: \"/v/*/x\", dtype: int32, shape: [2, 2]}]\n")
 	f, err := decodeAll(t, d, lines(`{"v": [{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}]}`))
 	if err != nil || fmt.Sprint(rowsOf(t, f, "v")) != "[[1 2 3 4]]" {

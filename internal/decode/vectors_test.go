@@ -15,9 +15,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// vectorCases make api/vectors/columns (what a spec makes of records) and
-// api/vectors/frames (the same as bytes on the wire); api/vectors/README.md
-// describes the files.
+// vectorCases make api/vectors/columns, the columns that a spec makes of records, and api/vectors/frames, the same
+// as bytes on the wire. api/vectors/README.md describes the files.
 var vectorCases = []struct {
 	name, decode string
 	perBatch     int
@@ -96,7 +95,7 @@ type vectorHead struct {
 	FirstBatch   uint32 `json:"first_batch"`
 	Last         bool   `json:"last"`
 
-	Times []frame.Times `json:"times,omitempty"` // of each piece
+	Times []frame.Times `json:"times,omitempty"` // for each piece
 }
 
 func TestColumnAndFrameVectors(t *testing.T) {
@@ -166,8 +165,8 @@ func toBytes(records []string) [][]byte {
 	return all
 }
 
-// show writes a column as JSON can: integers exactly, floats so that they read
-// back the same, bytes as base64.
+// show writes a column in a form that JSON can hold: integers exactly, floats so that they read back the same,
+// bytes as base64.
 func (v *vector) show(c *frame.Received, rows int) {
 	name := c.Layout.Field.Name
 	list := make([]any, rows)
@@ -224,7 +223,7 @@ func readVector(t *testing.T, name string) (v vector) {
 	return v
 }
 
-// What is written to disk decodes by itself, without the code above.
+// The written files are decoded here without the code that has made them.
 func TestFrameVectorsReadBack(t *testing.T) {
 	for _, c := range vectorCases {
 		v := readVector(t, filepath.Join(vectors, "frames", c.name+".json"))
@@ -250,7 +249,7 @@ func TestFrameVectorsReadBack(t *testing.T) {
 	}
 }
 
-// JSON specs in columns/ are what dataset.FromJSON reads.
+// dataset.FromJSON reads the JSON specs in columns/.
 func TestColumnVectorsDecodeFromTheirFiles(t *testing.T) {
 	for _, c := range vectorCases {
 		v := readVector(t, filepath.Join(vectors, "columns", c.name+".json"))

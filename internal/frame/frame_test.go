@@ -30,7 +30,7 @@ func layoutOf(t testing.TB, fields []dataset.Field) *Layout {
 	return l
 }
 
-// fill appends rows [from, to): what row i holds follows from i.
+// fill appends rows [from, to). The values of row i are computed from i.
 func fill(b *Builder, from, to int) {
 	for i := from; i < to; i++ {
 		r := b.Rows()
@@ -111,7 +111,7 @@ func TestAFrameHoldsTheRowsThatTheBuilderGot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rows := range []int{100, 1, 63, 64, 65, 99, 100} { // full, and fewer than there is room for
+	for _, rows := range []int{100, 1, 63, 64, 65, 99, 100} { // a full frame, and frames with fewer rows
 		fill(b, 7, 7+rows)
 		head := Head{RowsPerBatch: 10, FirstBatch: 5, Last: rows == 1, Names: []byte(`{"partitions":{"7":"files:clicks"}}`)}
 		span := Span{Rows: uint32(rows), Partition: 1, Pass: 2, Dataset: 3, Segment: 4, Start: 5, End: 6, LeaseFrom: 7, LeaseTo: 8, Epoch: 9, Term: 10, Sequence: 11, EventTime: 12}
@@ -157,7 +157,7 @@ func TestTruncateAndMoveTailSplitRowsExactly(t *testing.T) {
 		}
 		fill(a, cut, 21)
 		expectRows(t, finished(t, a, Head{RowsPerBatch: 21}), 0, 21)
-		fill(b, 20, 24) // goes on after the rows that were moved
+		fill(b, 20, 24) // more rows after those that were moved
 		rest, _ := NewBuilder(l, 30)
 		if err := b.MoveTail(5, rest); err != nil {
 			t.Fatal(err)
@@ -194,15 +194,15 @@ func TestWhatDoesNotFitIsAnErrorAndNotAFrame(t *testing.T) {
 	}
 	b, _ := NewBuilder(l, 10)
 	if _, err := b.Finish(Head{}, nil); err == nil {
-		t.Error("batches of no rows")
+		t.Error("a frame with 0 rows for each batch was accepted")
 	}
 	fill(b, 0, 5)
 	if _, err := b.Finish(Head{RowsPerBatch: 1}, []Span{{Rows: 4}}); err == nil {
-		t.Error("spans that do not add up")
+		t.Error("spans whose rows do not add up were accepted")
 	}
 	other, _ := NewBuilder(l, 4)
 	if err := b.MoveTail(0, other); err == nil || b.Rows() != 5 {
-		t.Error("five rows moved into room for four")
+		t.Error("five rows were moved into a builder with room for four")
 	}
 	expectRows(t, finished(t, b, Head{RowsPerBatch: 5}), 0, 5)
 	for _, f := range []dataset.Field{{DType: 99}, {DType: dataset.String, Shape: []int{2}}, {DType: dataset.Int32, Shape: []int{-1}}, {DType: dataset.Int64, Shape: []int{1 << 30, 1 << 30}}} {
@@ -234,7 +234,7 @@ func TestSchemaGoesOverTheWire(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, Read answers or errs, and what it accepts can be walked.
+// FuzzRead checks for any bytes that Read returns a frame or an error, and that all of the frame can be read.
 func FuzzRead(f *testing.F) {
 	l := layoutOf(f, someFields)
 	b, _ := NewBuilder(l, 8)
@@ -266,7 +266,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A rank's part of a round may be empty; it is a batch all the same.
+// A rank's part of a round may be empty. It is still one batch.
 func TestAFrameWithoutRowsIsOneEmptyBatch(t *testing.T) {
 	l := layoutOf(t, someFields)
 	b, _ := NewBuilder(l, 10)

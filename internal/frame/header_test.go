@@ -43,7 +43,7 @@ func TestAControlMessageIsReadAsItWasWritten(t *testing.T) {
 		t.Fatal(h, payload, err)
 	}
 	if _, _, err = ReadControl(r, &buf); err != io.EOF {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, io.EOF)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := AppendControl(nil, TypeAnswer, 0, 0, Answer{Body: []byte(`"` + strings.Repeat("x", maxControl) + `"`)}); err != nil {
-		t.Errorf("a cut may be larger than other payloads: %v", err)
+		t.Errorf("a cut, which may be larger than other payloads, was refused: %v", err)
 	}
 	if _, err := AppendControl(nil, TypeError, 0, 0, Error{Message: strings.Repeat("x", maxControl)}); err == nil {
 		t.Error("a payload over the limit was written")
@@ -90,7 +90,7 @@ func TestALengthThatIsClaimedTakesNoMemoryUntilItArrives(t *testing.T) {
 	var buf []byte
 	err := ReadPayload(strings.NewReader("few bytes"), Header{Type: TypeFrame, Length: MaxFrame}, &buf)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || cap(buf) > 4<<20 {
-		t.Errorf("%v, %d bytes held", err, cap(buf))
+		t.Errorf("%v, %d bytes were allocated", err, cap(buf))
 	}
 }
 

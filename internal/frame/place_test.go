@@ -17,7 +17,7 @@ func TestAFrameMadeInGivenMemoryIsTheSame(t *testing.T) {
 	memory := alignedBytes(pool.ArenaSize() + 1<<16)
 	for _, rows := range []int{100, 1, 63, 64, 65, 100} {
 		for i := range memory {
-			memory[i] = 0xA5 // what another frame has left
+			memory[i] = 0xA5 // as if another frame had been there
 		}
 		own, placed := pool.Get(), pool.GetIn(memory)
 		fill(own, 7, 7+rows)
@@ -35,12 +35,12 @@ func TestAFrameMadeInGivenMemoryIsTheSame(t *testing.T) {
 			t.Fatalf("frames of %d rows differ", rows)
 		}
 		if !placed.Placed() || &b[0] != &memory[0] || own.Placed() {
-			t.Fatal("it does not lie in the memory that was given")
+			t.Fatal("the frame is not in the given memory")
 		}
 		pool.Put(own)
 		pool.Put(placed)
 		if !bytes.Equal(a, memory[:len(a)]) {
-			t.Fatal("a builder that was put back has changed the memory that it was given")
+			t.Fatal("a builder that was put back into the pool has changed the given memory")
 		}
 	}
 }
@@ -53,17 +53,17 @@ func TestAFrameThatOutgrowsItsMemoryLiesInTheBuildersOwn(t *testing.T) {
 	small := alignedBytes(pool.ArenaSize() - 1)
 	b := pool.GetIn(small)
 	if b.Placed() {
-		t.Error("it is placed in too little memory")
+		t.Error("a frame was placed in too little memory")
 	}
 	fill(b, 0, 50)
 	expectRows(t, finished(t, b, Head{RowsPerBatch: 50}), 0, 50)
 
 	tight := alignedBytes(pool.ArenaSize())
 	b = pool.GetIn(tight)
-	fill(b, 0, 50) // its ragged values come on top
+	fill(b, 0, 50) // its ragged values need more memory
 	expectRows(t, finished(t, b, Head{RowsPerBatch: 50}), 0, 50)
 	if b.Placed() {
-		t.Error("more than the memory holds lies in it")
+		t.Error("a frame that is larger than the given memory counts as placed in it")
 	}
 	pool.Put(b)
 
@@ -78,14 +78,14 @@ func TestAFrameThatOutgrowsItsMemoryLiesInTheBuildersOwn(t *testing.T) {
 		f := finished(t, b, Head{RowsPerBatch: 50}, spans...)
 		expectRows(t, f, 0, 50)
 		if !reflect.DeepEqual(f.Spans, spans) || !b.Placed() {
-			t.Fatal("more spans than foreseen, in memory with room for them")
+			t.Fatal("a frame with more spans than foreseen is not in the given memory, which has room for them")
 		}
 		pool.Put(b)
 	}
 }
 
-// The other process can write to shared memory when it should not. Then it spoils values. It
-// cannot change which rows there are, or to which record and lease a row belongs.
+// The other process can write to shared memory when it should not. Then it spoils values, but it cannot change
+// which rows there are, or to which record and lease a row belongs.
 func TestWhatOthersWriteIntoTheMemoryChangesValuesOnly(t *testing.T) {
 	l := layoutOf(t, someFields)
 	pool, err := NewPool(l, 60, 60)
@@ -95,7 +95,7 @@ func TestWhatOthersWriteIntoTheMemoryChangesValuesOnly(t *testing.T) {
 	memory := alignedBytes(pool.ArenaSize() + 1<<16)
 	spoil := func() {
 		for i := range memory {
-			memory[i] ^= 1 // bools stay bools, which Read checks
+			memory[i] ^= 1 // only the lowest bit, so that bools stay bools, which Read checks
 		}
 	}
 	b, rest := pool.GetIn(memory), pool.Get()

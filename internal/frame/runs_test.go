@@ -16,7 +16,7 @@ func TestRunsOfRows(t *testing.T) {
 			t.Errorf("the newest %d: %v, want %v", most, got, want)
 		}
 	}
-	// A client may send any runs. No more rows are made of them than were asked for.
+	// A client may send any runs. They must not give more rows than were asked for.
 	if got := RowsOf([][2]uint64{{1 << 63, 1}, {0, 2}, {1 << 63, 3}}, 2); !reflect.DeepEqual(got, []uint64{3, 3}) {
 		t.Errorf("of two endless runs: %v", got)
 	}

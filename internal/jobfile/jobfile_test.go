@@ -45,7 +45,7 @@ max_restarts: 7
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
 	if !Is(name) || Is(file(t, "name: clicks\n")) || Is("/no/such.yaml") {
-		t.Error("Is")
+		t.Error("Is does not recognize a job file")
 	}
 }
 

@@ -26,7 +26,7 @@ func TestAddressesAreCheckedBeforeUse(t *testing.T) {
 	for _, tc := range []struct {
 		addr   string
 		listen bool
-		want   string // "" is fine
+		want   string // the error; "": none
 	}{
 		{"127.0.0.1:7070", false, ""},
 		{"[::1]:7070", false, ""},
@@ -89,17 +89,17 @@ func TestTheAddressFileIsFoundAndTakenAwayByItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := (Target{State: dir}).String(); got != DefaultMaster {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, DefaultMaster)
 	}
 	if err := WriteAddress(dir, "127.0.0.1:1234"); err != nil {
 		t.Fatal(err)
 	}
 	RemoveAddress(dir, "127.0.0.1:9999")
 	if got := (Target{State: dir}).String(); got != "127.0.0.1:1234" {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, "127.0.0.1:1234")
 	}
 	if got := (Target{State: dir, Address: "h:1"}).String(); got != "h:1" {
-		t.Fatal(got)
+		t.Fatalf("got %v, want %v", got, "h:1")
 	}
 	RemoveAddress(dir, "127.0.0.1:1234")
 	if _, err := ReadAddress(dir); !errors.Is(err, ErrNoMaster) {
@@ -129,8 +129,7 @@ func TestDialFollowsAMasterThatComesBackOnAnotherPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop()
-		// A call on a connection that is just breaking fails, rightly; the next
-		// one is what this test is about.
+		// A call on a connection that is just breaking may fail. This test is about the next call.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		for conn.GetState() == connectivity.Ready && conn.WaitForStateChange(ctx, connectivity.Ready) {
 		}
@@ -157,12 +156,12 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := healthpb.NewHealthClient(bad).Check(t.Context(), &healthpb.HealthCheckRequest{}); err == nil {
-			t.Error(name, "was let in")
+			t.Error(name, "was accepted as a caller")
 		}
 		bad.Close()
 	}
 	if _, err := (TLS{Cert: ours.Cert}).ServerConfig(); err == nil {
-		t.Error("half of TLS accepted")
+		t.Error("a certificate without its key, or the other way round, was accepted")
 	}
 	if _, err := (TLS{Cert: ours.Key, Key: ours.Key, CA: ours.CA}).Client(); err == nil || !strings.Contains(err.Error(), ours.Key) {
 		t.Error(err)
@@ -182,7 +181,7 @@ func TestASocketPathIsShortEnoughForLinux(t *testing.T) {
 	t.Setenv("HEADRACE_AGENT", "")
 	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
 	if got := SocketPath("ctr"); got != "/run/user/7/headrace/ctr.sock" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "/run/user/7/headrace/ctr.sock")
 	}
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	if got := SocketPath("ctr"); !strings.HasPrefix(got, "/tmp/headrace-") || !strings.HasSuffix(got, "/ctr.sock") {
@@ -190,7 +189,7 @@ func TestASocketPathIsShortEnoughForLinux(t *testing.T) {
 	}
 	t.Setenv("HEADRACE_AGENT", "/x.sock")
 	if got := SocketPath("ctr"); got != "/x.sock" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "/x.sock")
 	}
 }
 

@@ -30,7 +30,7 @@ func knock(t *testing.T, addr, token, text string) net.Conn {
 	return c
 }
 
-// One port serves gRPC and pages. A page needs the role that its caller has proven.
+// One port serves gRPC and pages. A page is answered only if the caller has proven a role that may see it.
 func TestACallerThatHasProvenItselfMaySpeakHTTP(t *testing.T) {
 	const ask = "GET /v1/datasets/x/layout HTTP/1.1\r\nHost: m\r\n\r\n"
 	var hs *http.Server
@@ -55,14 +55,14 @@ func TestACallerThatHasProvenItselfMaySpeakHTTP(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, reply, err)
 		}
 	}
-	// Without a proof nothing is answered, and gRPC goes on beside the pages.
+	// Without a proof nothing is answered. gRPC works on the same port as the pages.
 	if _, err := http.ReadResponse(bufio.NewReader(knock(t, addr, "", ask)), nil); err == nil {
 		t.Error("a page was answered without a proof")
 	}
 	if err := asks(t, Target{Address: addr, State: state}, TLS{}); err != nil {
 		t.Error(err)
 	}
-	// The pages end while the door stays open.
+	// The server of the pages ends, and the door stays open for gRPC.
 	if err := hs.Close(); err != nil {
 		t.Fatal(err)
 	}

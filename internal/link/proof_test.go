@@ -20,7 +20,7 @@ import (
 	"github.com/headrace/headrace/internal/access"
 )
 
-// guarded serves gRPC through a door, and gives the state folder with its token.
+// guarded serves gRPC through a door. It returns the address, and the state folder with the token.
 func guarded(t *testing.T, files TLS, change func(*Door, *access.Book)) (addr, state string) {
 	t.Helper()
 	state = t.TempDir()
@@ -58,7 +58,7 @@ func behindDoor(t *testing.T, state string, files TLS, change func(*Door, *acces
 	return l.Addr().String(), stop
 }
 
-// asks makes one call; it does not wait for a master that is not there.
+// asks makes one call. It does not wait if no master is there.
 func asks(t *testing.T, target Target, files TLS) error {
 	t.Helper()
 	conn, err := Dial(target, files)
@@ -115,7 +115,7 @@ func TestATokenIsReplacedWithoutAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(asks(t, before, TLS{}), asks(t, after, TLS{})); err != nil {
-		t.Errorf("both are good: %v", err)
+		t.Errorf("while both tokens are valid: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("a-new-token-of-this-job\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -124,11 +124,11 @@ func TestATokenIsReplacedWithoutAGap(t *testing.T) {
 		t.Error(err)
 	}
 	if err := asks(t, before, TLS{}); err == nil {
-		t.Error("the old token is accepted")
+		t.Error("the old token is still accepted")
 	}
 }
 
-// Another user's process listens where the master did. It gets nothing that it could use.
+// Another user's process listens at the master's address. It learns nothing that it could use.
 func TestAProcessThatPassesForTheMasterLearnsNothing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,7 +145,7 @@ func TestAProcessThatPassesForTheMasterLearnsNothing(t *testing.T) {
 		defer c.Close()
 		hello := make([]byte, helloBytes)
 		_, _ = io.ReadFull(c, hello)
-		_, _ = c.Write(make([]byte, 1+nonceBytes+proofBytes)) // "I know it", without a proof
+		_, _ = c.Write(make([]byte, 1+nonceBytes+proofBytes)) // claims to know the token, with a wrong proof
 		rest, _ := io.ReadAll(c)
 		heard <- append(hello, rest...)
 	}()
@@ -154,11 +154,11 @@ func TestAProcessThatPassesForTheMasterLearnsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if got := <-heard; len(got) != helloBytes || bytes.Contains(got, []byte(token)) {
-		t.Errorf("it heard %d bytes: %q", len(got), got)
+		t.Errorf("the process got %d bytes: %q", len(got), got)
 	}
 }
 
-// Another user's process passes the proofs on to the real master.
+// Another user's process listens, and relays the proofs to the real master.
 func TestAProofCannotBeRelayed(t *testing.T) {
 	addr, state := guarded(t, TLS{}, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -217,7 +217,7 @@ func TestAProcessThatOnlySpeaksGRPCIsNotLetIn(t *testing.T) {
 
 func TestStrangersMakeRoomForThoseThatCome(t *testing.T) {
 	addr, state := guarded(t, TLS{}, func(d *Door, _ *access.Book) { d.Strangers = 3 })
-	for range 50 { // they say nothing
+	for range 50 { // connections that send nothing
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -239,13 +239,13 @@ func TestOneCallerHasOnlySoManyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := asks(t, Target{Address: addr, State: state}, TLS{}); err == nil {
-		t.Error("a second connection was let in")
+		t.Error("a second connection of the same caller was accepted")
 	}
 	if err := asks(t, Target{Address: addr, TokenFile: filepath.Join(state, access.ViewerFile)}, TLS{}); err != nil {
 		t.Errorf("another caller: %v", err)
 	}
 	_ = conn.Close()
-	for err = io.EOF; err != nil; { // the master sees the end a moment later
+	for err = io.EOF; err != nil; { // the master notices the end a moment later
 		if t.Context().Err() != nil {
 			t.Fatal(err)
 		}

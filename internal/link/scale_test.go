@@ -43,7 +43,7 @@ func dataFrames(rng *rand.Rand, stream uint32, b []byte) (all []byte) {
 
 const preface24 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// free is what is left of a room of `of` bytes.
+// free returns how many bytes are free of a room of `of` bytes.
 func free(room *semaphore.Weighted, of int64) int64 {
 	low, high := int64(0), of
 	for low < high {
@@ -82,7 +82,7 @@ func TestLargeMessagesTakeRoomUntilTheirCallIsAnswered(t *testing.T) {
 	for range 40 {
 		size := 1 + rng.IntN(3<<20)
 		send(frame(frameHeaders, 0, stream, make([]byte, rng.IntN(50))))
-		send(dataFrames(rng, stream, message(rng.IntN(largeMessage)))) // a small one first
+		send(dataFrames(rng, stream, message(rng.IntN(largeMessage)))) // a small message first
 		send(dataFrames(rng, stream, message(size)))
 		if size >= largeMessage {
 			took[stream] = int64(size)
@@ -140,7 +140,7 @@ func TestALargeMessageWaitsForTheOneBeforeIt(t *testing.T) {
 	go func() { in <- second.received(begin) }()
 	select {
 	case err := <-in:
-		t.Fatalf("the second went on beside the first: %v", err)
+		t.Fatalf("the second message did not wait for the first: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	first.answered(frame(frameHeaders, flagEndStream, 1, nil))
@@ -180,7 +180,7 @@ func TestAScaleRemembersOnlySoManyStreams(t *testing.T) {
 		err = s.received(frame(frameHeaders, 0, id, nil))
 	}
 	if err == nil {
-		t.Fatal("no stream was one too many")
+		t.Fatal("any number of streams was accepted")
 	}
 }
 
@@ -210,8 +210,8 @@ func FuzzScale(f *testing.F) {
 	})
 }
 
-// A call whose deadline passes is answered while its message still waits for room. Then
-// nobody else gives the room back, and nobody may be hung up for a message that is not read.
+// A call whose deadline passes is answered while its message still waits for room. Then the scale itself must give
+// the room back, and must not end the connection because of a message that is not read.
 func TestACallThatIsAnsweredWhileItsMessageWaitsKeepsNoRoom(t *testing.T) {
 	room := semaphore.NewWeighted(largeRoom)
 	if !room.TryAcquire(largeRoom) {
@@ -223,7 +223,7 @@ func TestACallThatIsAnsweredWhileItsMessageWaitsKeepsNoRoom(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() { got <- s.received(frame(frameData, 0, 1, message(2 << 20)[:10_000])) }()
-	for waits := false; !waits; { // its length was read, and it holds no lock: it waits for room
+	for waits := false; !waits; { // until it waits for room: then its length was read, and the lock is free
 		s.mu.Lock()
 		waits = s.open[1].left > 0
 		s.mu.Unlock()

@@ -14,8 +14,8 @@ var rewrite = flag.Bool("rewrite", false, "write api/vectors/proof.json from the
 
 const vectors = "../../api/vectors/proof.json"
 
-// proofVectors is api/vectors/proof.json: what clients of other languages must compute too.
-// Bytes are base64.
+// proofVectors is api/vectors/proof.json: the proofs that clients in other languages must compute, too. Bytes are
+// base64.
 type proofVectors struct {
 	Bindings []struct {
 		Address []byte // 4 or 16 bytes

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/config"
 )
 
-// begin makes a job of that name in a folder of that name, and returns the folder.
+// begin makes the state folder of a job that was begun in the named folder, and returns that folder.
 func begin(t *testing.T, states, job, folder string) string {
 	t.Helper()
 	for _, f := range []string{folder, filepath.Join(states, job)} {
@@ -23,7 +23,7 @@ func begin(t *testing.T, states, job, folder string) string {
 	return folder
 }
 
-// places are the state folders of all jobs, and a folder for projects.
+// places returns a folder for the state of all jobs, and a folder for projects.
 func places(t *testing.T) (states, projects string) {
 	t.Helper()
 	real, err := filepath.EvalSymlinks(t.TempDir())
@@ -37,31 +37,31 @@ func TestAJobBelongsToTheFolderInWhichItWasBegun(t *testing.T) {
 	states, projects := places(t)
 	state := filepath.Join(states, "clicks")
 	first := begin(t, states, "clicks", filepath.Join(projects, "a"))
-	second := begin(t, states, "clicks", filepath.Join(projects, "b")) // it stays that of the first
+	second := begin(t, states, "clicks", filepath.Join(projects, "b")) // the job stays that of the first folder
 	for here, want := range map[string]string{first: "", second: first} {
 		if there, err := Elsewhere(state, here); err != nil || there != want {
-			t.Errorf("seen from %s it was begun in %q (%v), want %q", here, there, err, want)
+			t.Errorf("from %s, the job counts as begun in %q (%v), want %q", here, there, err, want)
 		}
 	}
 	if err := os.Remove(first); err != nil {
 		t.Fatal(err)
 	}
 	if there, err := Elsewhere(state, second); err != nil || there != "" {
-		t.Errorf("the folder is gone, and the job was begun in %q (%v)", there, err)
+		t.Errorf("the folder is gone, but the job counts as begun in %q (%v)", there, err)
 	}
 	if err := Remember(state, second); err != nil {
 		t.Fatal(err)
 	}
 	if there, err := Elsewhere(state, projects); err != nil || there != second {
-		t.Errorf("the next folder does not have it: %q, %v", there, err)
+		t.Errorf("the next folder did not get the job: %q, %v", there, err)
 	}
 	if there, err := Elsewhere(filepath.Join(states, "none"), second); err != nil || there != "" {
-		t.Errorf("%q, %v of a job that was never begun", there, err)
+		t.Errorf("a job that was never begun: %q, %v", there, err)
 	}
 }
 
-// Three folders with the same name want a job of the same name. Each gets its own, and keeps it
-// when the others have gone.
+// Three folders with the same name want a job of the same name. Each gets a job of its own, and keeps it when the
+// others are gone.
 func TestAFolderAlwaysGetsTheSameJob(t *testing.T) {
 	states, projects := places(t)
 	jobs := map[string]string{}
@@ -92,7 +92,7 @@ func TestAFolderAlwaysGetsTheSameJob(t *testing.T) {
 		}
 	}
 	if again, _, err := Own(states, last, "clicks"); err != nil || again != jobs[last] {
-		t.Errorf("the others have gone, and %s has job %s, it had %s (%v)", last, again, jobs[last], err)
+		t.Errorf("after the others are gone, %s has job %s, want %s as before (%v)", last, again, jobs[last], err)
 	}
 	if !seen["clicks"] || !seen["ads-clicks"] {
 		t.Errorf("%v", jobs)

@@ -23,31 +23,31 @@ import (
 	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
-// broker is one end of connections in memory of the machine: it answers as its functions say.
+// broker is a scripted broker on loopback. Its functions say what it answers.
 type broker struct {
 	t    testing.TB
 	l    net.Listener
 	work sync.WaitGroup
 
 	login  func(*peer, asked)
-	lookup func(asked) fields // of CommandLookupTopicResponse, without the request
+	lookup func(asked) fields // the fields of its CommandLookupTopicResponse, without the request's number
 	flow   func(*peer, asked)
 
 	mu    sync.Mutex
 	peers []*peer
 }
 
-// peer is a connection as the broker has it.
+// peer is the broker's end of a connection.
 type peer struct {
 	b   *broker
 	net net.Conn
 	mu  sync.Mutex
 
-	consumer uint64 // the last that subscribed
-	start    asked  // where it begins
+	consumer uint64 // the last consumer that has subscribed
+	start    asked  // where this consumer begins
 }
 
-// asked are the numbers and texts of a command, by field.
+// asked has the numbers and texts of a command, by field.
 type asked struct {
 	kind    uint64
 	numbers map[protowire.Number]uint64
@@ -186,22 +186,21 @@ func await(t testing.TB, r *Reader) (Entry, error) {
 		select {
 		case <-r.Ready():
 		case <-t.Context().Done():
-			t.Fatal("nothing comes")
+			t.Fatal("no entry and no error has come")
 		}
 	}
 }
 
-// queued is how many entries have come that Next did not return yet.
+// queued returns how many entries have come that Next has not returned yet.
 func queued(r *Reader) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return int64(len(r.queue))
 }
 
-// A broker takes permits as Pulsar's does: it sends as many entries as there are permits, at
-// most 100 at once, and then takes a permit back for each of their messages. Whatever the
-// entries hold and however fast they are taken, all of them come, and no more of them wait
-// than the Reader has permitted.
+// The broker uses permits as Pulsar does: it sends as many entries as there are permits, at most 100 at once, and
+// then takes a permit back for each of their messages. All entries come, however many messages they have and
+// however fast they are taken. No more entries wait than the Reader has permitted.
 func TestAllEntriesComeAndNoMoreThanPermittedWait(t *testing.T) {
 	noLeaks(t)
 	seed := rand.Uint64()
@@ -237,10 +236,10 @@ func TestAllEntriesComeAndNoMoreThanPermittedWait(t *testing.T) {
 			r.Permit(min(ahead, entries-i), messages)
 			e, err := await(t, r)
 			if err != nil || e.Ledger != 5 || e.Entry != 3+i {
-				t.Fatalf("entry %d:%d came, %v; want 5:%d", e.Ledger, e.Entry, err, 3+i)
+				t.Fatalf("got entry %d:%d, %v; want 5:%d", e.Ledger, e.Entry, err, 3+i)
 			}
 			if n := queued(r) + 1; n > most {
-				t.Fatalf("%d entries wait, %d were permitted (%d messages in each, by messages: %v)", n, ahead, perEntry, messages > 0)
+				t.Fatalf("%d entries wait, but only %d were permitted (%d messages in each, by messages: %v)", n, ahead, perEntry, messages > 0)
 			}
 			e.Release()
 		}
@@ -255,7 +254,7 @@ func TestAReaderBeginsWithItsEntryAndEndsWithItsTopic(t *testing.T) {
 	b := newBroker(t)
 	b.flow = func(p *peer, _ asked) {
 		if p.start.numbers[1] != 5 || p.start.numbers[2] != 3 || p.start.numbers[4] != 0 {
-			t.Errorf("it begins at %v", p.start.numbers)
+			t.Errorf("the Reader begins at %v", p.start.numbers)
 		}
 		p.entry(5, 3, stored(metadata(), []byte("v")))
 		p.send(base(cmdCloseConsumer, fields(nil).number(1, p.consumer).number(2, 9)))
@@ -293,7 +292,7 @@ func TestAConnectionThatEndsEndsItsReadersAndTheNextReaderGetsAnother(t *testing
 	}
 }
 
-// silent is a connection from which nothing comes once it is set.
+// silent is a connection that answers no ping once it is set.
 type silent struct {
 	net.Conn
 	atomic.Bool
@@ -306,7 +305,7 @@ func (s *silent) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// The clock is the test's own, so no machine is too slow for a ping.
+// The clock is that of synctest, so no machine is too slow for a ping.
 func TestABrokerFromWhichNothingComesIsGivenUpAndOneThatAnswersPingsIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewClient(Config{Service: "pulsar://broker", AliveEvery: time.Second})
@@ -328,14 +327,14 @@ func TestABrokerFromWhichNothingComesIsGivenUpAndOneThatAnswersPingsIsNot(t *tes
 			return k.why()
 		}
 		if err := after(time.Hour + time.Second/2); err != nil {
-			t.Fatalf("it answers all pings: %v", err)
+			t.Fatalf("the broker answers all pings, but was given up: %v", err)
 		}
 		broker.Store(true)
 		if err := after(2 * time.Second); err != nil {
-			t.Fatalf("it has not answered two pings: %v", err)
+			t.Fatalf("the broker has not answered two pings: %v", err)
 		}
 		if err := after(time.Second); err == nil {
-			t.Fatal("it is not given up")
+			t.Fatal("the silent broker was not given up")
 		}
 		if _, err := await(t, r); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
@@ -343,9 +342,8 @@ func TestABrokerFromWhichNothingComesIsGivenUpAndOneThatAnswersPingsIsNot(t *tes
 	})
 }
 
-// A wall clock that is set back by hours must not keep a silent broker, nor one that is set
-// forward end a live connection. So what is noted is a time since the process began, and not
-// one since 1970.
+// A wall clock that is set back by hours must not keep a silent broker, and one that is set forward must not end a
+// live connection. So the client notes times since the process began, not since 1970.
 func TestWhenABrokerWasHeardIsNotedByTheMonotonicClock(t *testing.T) {
 	noLeaks(t)
 	b := newBroker(t)
@@ -356,7 +354,7 @@ func TestWhenABrokerWasHeardIsNotedByTheMonotonicClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if heard := time.Duration(r.conn.heard.Load()); heard < before || heard > time.Since(began) {
-		t.Errorf("the broker was heard %v after the start, and it is %v after it now", heard, time.Since(began))
+		t.Errorf("the broker was heard %v after the start; now it is %v after the start", heard, time.Since(began))
 	}
 	r.Close(t.Context())
 }
@@ -369,7 +367,7 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	}
 	second.lookup = func(a asked) fields {
 		if a.numbers[3] != 1 || string(a.texts[1]) != "persistent://a/b/c" {
-			t.Errorf("it is asked %v %q", a.numbers, a.texts)
+			t.Errorf("the broker was asked %v %q", a.numbers, a.texts)
 		}
 		return fields(nil).text(1, "pulsar://"+second.address()).number(3, 1)
 	}
@@ -380,9 +378,9 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	}
 	r.Close(t.Context())
 	if second.peers[0].consumer == 0 {
-		t.Error("the first broker got the Reader")
+		t.Error("the Reader went to the first broker, want the one that it has named")
 	}
-	// A proxy is told which broker is meant.
+	// The client tells a proxy which broker it wants.
 	first.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://inside:6650").number(3, 1).flag(8, true) }
 	behind := ""
 	first.login = func(p *peer, a asked) {
@@ -398,7 +396,7 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	if behind != "inside:6650" {
 		t.Errorf("the proxy was asked for %q", behind)
 	}
-	// Brokers that send us round for ever, and one that refuses.
+	// Brokers that name each other for ever, and one that refuses.
 	first.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://"+first.address()).number(3, 0) }
 	if _, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3); err == nil || !strings.Contains(err.Error(), "20 times") {
 		t.Error(err)
@@ -410,7 +408,7 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	}
 }
 
-// token is a login whose text changes each time.
+// token is a login with another text each time.
 type token struct{ n int }
 
 func (*token) Name() string                                 { return "token" }
@@ -445,7 +443,7 @@ func TestALoginIsRenewedWhenTheBrokerAsks(t *testing.T) {
 	r.Close(t.Context())
 }
 
-// never is a login whose text never comes, until the test ends.
+// never is a login whose text does not come before the test ends.
 type never struct{ asked, end chan struct{} }
 
 func (*never) Name() string                                 { return "token" }
@@ -456,8 +454,8 @@ func (n *never) GetData() ([]byte, error) {
 	return nil, errors.New("the test has ended")
 }
 
-// A login whose text never comes, at first or when the broker asks for it again, ends in time,
-// and Close does not wait for it. It is asked for once, however many connections need it.
+// The text of a login never comes, at the first login or when the broker asks for it again. The login ends after
+// its time, and Close does not wait for it. The text is asked for once, however many connections need it.
 func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 	noLeaks(t)
 	b := newBroker(t)
@@ -469,7 +467,7 @@ func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for asked := false; !asked; { // on a slow machine the time may be over before it is asked for
+	for asked := false; !asked; { // try again: on a slow machine the time may be over before the text is asked for
 		connect()
 		select {
 		case <-auth.asked:
@@ -481,7 +479,7 @@ func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 		connect()
 	}
 	if n := len(auth.asked); n != 0 {
-		t.Errorf("it was asked for %d times more", n)
+		t.Errorf("the text was asked for %d times more", n)
 	}
 	c.Close()
 
@@ -501,7 +499,7 @@ func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.o.Auth = auth // it is asked for only when the broker wants it again
+	c.o.Auth = auth // from now on, so it is asked for when the broker wants the login again
 	b.mu.Lock()
 	peer := b.peers[len(b.peers)-1]
 	b.mu.Unlock()
@@ -523,7 +521,7 @@ func TestARefusedLoginAndACancelledCallEndAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	began := make(chan struct{})
-	b.login = func(*peer, asked) { close(began) } // it never answers
+	b.login = func(*peer, asked) { close(began) } // never answers
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
 	if _, err := c.Read(ctx, "persistent://a/b/c", 5, 3); !errors.Is(err, context.Canceled) {

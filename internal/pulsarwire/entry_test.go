@@ -17,7 +17,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// stored is an entry as a broker sends it, behind the command.
+// stored is an entry in the form in which a broker sends it, after the command.
 func stored(metadata fields, payload []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(metadata)))
 	b = append(append(b, metadata...), payload...)
@@ -63,7 +63,7 @@ func compress(t testing.TB, codec int, b []byte) []byte {
 		var out bytes.Buffer
 		w := zlib.NewWriter(&out)
 		_, _ = w.Write(b)
-		_ = w.Flush() // and no Close: so does the Java client
+		_ = w.Flush() // without Close, as the Java client does
 		return out.Bytes()
 	case 3:
 		w, err := zstd.NewWriter(nil)
@@ -111,11 +111,11 @@ func TestTheMessagesOfAnEntryAreReadWhateverItsCompression(t *testing.T) {
 		if got, err := texts(&e); err != nil || !slices.Equal(got, want) {
 			t.Errorf("codec %d: %q, %v", codec, got, err)
 		}
-		if got, err := texts(&e); err != nil || !slices.Equal(got, want) { // opened again
+		if got, err := texts(&e); err != nil || !slices.Equal(got, want) { // an entry can be opened twice
 			t.Errorf("codec %d, again: %q, %v", codec, got, err)
 		}
 		if n := e.count(); n != 4 {
-			t.Errorf("codec %d: %d messages are counted", codec, n)
+			t.Errorf("codec %d: the entry counts as %d messages", codec, n)
 		}
 		e.Release()
 	}
@@ -135,17 +135,17 @@ func TestAnEntryOfOneMessage(t *testing.T) {
 	}
 }
 
-// Pulsar stores a key that was set as bytes as base64 text, and says so. It is given as the bytes.
+// Pulsar stores a key of bytes as base64 text, with a flag. It is read as the bytes.
 func TestAKeyThatWasSetAsBytesIsGivenAsBytes(t *testing.T) {
 	stored1 := func(m fields) Entry { return Entry{frame: stored(m, []byte("v"))} }
 	const rest = "v null=false at 0/1700000000000"
 	for want, e := range map[string]Entry{
 		"\x00\xffk=" + rest: stored1(metadata().text(6, "AP9r").flag(17, true)),
 		"AP9r=" + rest:      stored1(metadata().text(6, "AP9r").flag(17, false)),
-		"AP9=" + rest:       stored1(metadata().text(6, "AP9").flag(17, true)), // no such text
+		"AP9=" + rest:       stored1(metadata().text(6, "AP9").flag(17, true)), // no valid base64
 		"=" + rest:          stored1(metadata().flag(17, true)),
 	} {
-		for range 2 { // opened again
+		for range 2 { // an entry can be opened twice
 			if got, err := texts(&e); err != nil || !slices.Equal(got, []string{want}) {
 				t.Errorf("%q, %v; want %q", got, err, want)
 			}
@@ -164,13 +164,13 @@ func TestAKeyThatWasSetAsBytesIsGivenAsBytes(t *testing.T) {
 	}
 }
 
-// Whatever a codec makes of no bytes, the value has none.
+// An empty value is read as empty, whatever bytes a codec makes of it.
 func TestAnEmptyValueIsEmptyWhateverItsCompression(t *testing.T) {
 	for codec := range 5 {
 		small := []byte{}
 		switch codec {
 		case 1:
-			small = []byte{0} // an LZ4 block of no bytes
+			small = []byte{0} // an LZ4 block without content
 		case 2, 3, 4:
 			small = compress(t, codec, nil)
 		}
@@ -235,13 +235,13 @@ func TestADamagedEntryIsAnErrorThatSaysWhy(t *testing.T) {
 			t.Errorf("%s: %v; want %q", what, err, c.want)
 		}
 	}
-	e := Entry{frame: stored(metadata().number(8, 3).number(9, 1<<64-5), []byte("small"))} // no size of 32 bits
+	e := Entry{frame: stored(metadata().number(8, 3).number(9, 1<<64-5), []byte("small"))} // its size does not fit into 32 bits
 	if err := e.Open(1 << 20); err == nil {
-		t.Error("a size that is negative as an int64 is taken")
+		t.Error("a size that is negative as an int64 was accepted")
 	}
 	e = Entry{frame: stored(metadata().number(8, 3).number(9, 1<<30), []byte("small"))}
 	if large, ok := errors.AsType[*TooLarge](e.Open(1 << 20)); !ok || large.Size != 1<<30 {
-		t.Errorf("%+v; it says that it has 1 GiB", large)
+		t.Errorf("%+v, but the entry claims to have 1 GiB", large)
 	}
 }
 
@@ -251,7 +251,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// FuzzEntry: whatever an entry has, it is read or refused, and its messages lie in it.
+// FuzzEntry reads or refuses any bytes as an entry, and checks that its messages lie inside.
 func FuzzEntry(f *testing.F) {
 	plain := batched("one", "two", "")
 	for codec := range 5 {
@@ -265,7 +265,7 @@ func FuzzEntry(f *testing.F) {
 		const most = 1 << 16
 		e := Entry{frame: stored(m, payload)}
 		if n := e.count(); n < 1 || n > messagesMost {
-			t.Fatalf("%d messages are counted", n)
+			t.Fatalf("the entry counts as %d messages", n)
 		}
 		if err := e.Open(most); err != nil {
 			return
@@ -290,8 +290,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzFrame: whatever comes on a connection, it is a command or an error, and what is
-// reserved for it is bounded by what the broker may send.
+// FuzzFrame reads any bytes of a connection as a command or an error, and checks that no more memory is reserved
+// than for the largest frame that a broker may send.
 func FuzzFrame(f *testing.F) {
 	f.Add(appendFrame(nil, base(cmdPing, nil)))
 	f.Add(appendFrame(nil, lookupCommand("t", 1, true)))

@@ -16,13 +16,13 @@ import (
 	"github.com/headrace/headrace/connectors/go/push"
 )
 
-// topic is a dataset that keeps what is committed, by transaction.
+// topic is a dataset that keeps the committed records, by transaction.
 type topic struct {
 	landed  map[string]int64
-	order   []string // of what was committed now
-	sent    []string // values that were pushed, committed or not
-	old     bool     // the master does not know Landed
-	failing error    // of Commit
+	order   []string // the transactions in the order of their commits
+	sent    []string // the pushed values, committed or not
+	old     bool     // the master is of a version without Landed
+	failing error    // the error that Commit returns
 }
 
 func (d *topic) Landed(_ context.Context, id string) (push.Done, bool, error) {
@@ -86,8 +86,8 @@ func TestLinesBecomeTransactions(t *testing.T) {
 	}
 }
 
-// A second run sends only parts that are not visible. A master of an older version cannot tell
-// which these are, so their lines are sent again; the commit says that they were there.
+// A second run sends only the parts that are not visible yet. A master of an older version cannot tell which these
+// are, so all lines are sent again, and the commit says that they were there.
 func TestASecondRunAddsWhatIsNotVisible(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		d := &topic{landed: map[string]int64{"x/0": 2}, old: old}
@@ -99,7 +99,7 @@ func TestASecondRunAddsWhatIsNotVisible(t *testing.T) {
 			t.Errorf("old %v: %+v, committed %q", old, u.Said, d.order)
 		}
 		if want := map[bool]string{false: "c", true: "a b c"}[old]; strings.Join(d.sent, " ") != want {
-			t.Errorf("old %v: %q were sent", old, d.sent)
+			t.Errorf("older master %v: %q were sent", old, d.sent)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestOptionsThatDoNotGoTogetherAreRefused(t *testing.T) {
 	for _, u := range []Upload{{ID: "x", Every: time.Second}, {Rows: -1}, {Every: -1}} {
 		if u.Check() == nil {
-			t.Errorf("%+v is taken", u)
+			t.Errorf("%+v was accepted", u)
 		}
 	}
 	if err := (&Upload{ID: "x", Rows: 3}).Check(); err != nil {
@@ -152,7 +152,8 @@ func TestOptionsThatDoNotGoTogetherAreRefused(t *testing.T) {
 	}
 }
 
-// A last line without its end is a line of its own.
+// The last line of a file may have no line end. It is still a line of its own, and does not join the next file's
+// first line.
 func TestTheLastLineOfAFileDoesNotRunIntoTheNextFile(t *testing.T) {
 	all, err := io.ReadAll(EachWithALineEnd([]io.Reader{strings.NewReader("a\nb"), strings.NewReader("c\n")}))
 	if err != nil || string(all) != "a\nb\nc\n\n" {
@@ -160,19 +161,19 @@ func TestTheLastLineOfAFileDoesNotRunIntoTheNextFile(t *testing.T) {
 	}
 }
 
-// Short waits are not told. A wait that goes on is told after two seconds, and then every ten;
-// that there is no master is told at once.
+// The user hears nothing of short waits. A longer wait is reported after two seconds, and then every ten. If there
+// is no master, that is reported at once.
 func TestAUserIsToldWhyNothingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
 		k := Waits{To: &b, Master: "127.0.0.1:7800"}
 		full := status.Error(codes.ResourceExhausted, "the dataset is full")
-		for range 25 { // of 24 seconds
+		for range 25 { // during 24 seconds
 			k.Wait(full)
 			time.Sleep(time.Second)
 		}
 		if n := strings.Count(b.String(), "the dataset is full"); n != 3 {
-			t.Errorf("told %d times:\n%s", n, &b)
+			t.Errorf("%d reports:\n%s", n, &b)
 		}
 		b.Reset()
 		k.Wait(status.Error(codes.Unavailable, "error while dialing: connect: connection refused"))

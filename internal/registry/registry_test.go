@@ -19,13 +19,13 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// shelf answers as a registry does: Confluent's HTTP interface.
+// shelf is a registry with Confluent's HTTP interface.
 type shelf struct {
 	asked   atomic.Int64
 	answers map[string]any // by path
-	status  int            // of every answer, if it is set
+	status  int            // the status of every answer, if it is set
 	login   string
-	hold    chan struct{} // closed: answers leave
+	hold    chan struct{} // if set, answers wait until it is closed
 }
 
 func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func TestEachIDIsAskedForOnceInAProcess(t *testing.T) {
 	}
 }
 
-// Two look for the same id. The second one begins to ask when the first one has its answer already.
+// Two callers look for the same id. The second one begins when the first one already has its answer.
 func TestWhoComesWhenTheAnswerIsThereDoesNotAskAgain(t *testing.T) {
 	s := &shelf{answers: map[string]any{"/schemas/ids/7": map[string]any{"schema": `"string"`}}}
 	r := open(t, s, Config{})
@@ -151,7 +151,7 @@ func TestARegistryThatIsAwayIsTemporaryAndOneThatRefusesIsNot(t *testing.T) {
 				t.Errorf("%d: %v", status, err)
 			}
 			if ok && got.Backoff <= 0 {
-				t.Errorf("%d: no backoff", status)
+				t.Errorf("%d: the registry is asked again at once", status)
 			}
 		}
 		if s.asked.Load() != 3 {
@@ -190,7 +190,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	r.mu.Lock()
 	for id := range uint32(maxKnown + 10) {
 		r.keep(id, &known{size: 1})
-		r.use(r.known[0]) // 0 is used again and again, and stays
+		r.use(r.known[0]) // id 0 is used again and again, so it stays
 	}
 	n, first, second := len(r.known), r.known[0], r.known[1]
 	r.keep(9_999_999, &known{size: maxBytes})
@@ -200,13 +200,13 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		t.Errorf("%d known, %v, %v, %d bytes", n, first, second, bytes)
 	}
 	if _, err := r.Schema(1); err == nil {
-		t.Error("what was forgotten is known")
+		t.Error("a forgotten schema is still known")
 	} else if _, ok := errors.AsType[*sources.Temporary](err); !ok {
 		t.Error(err)
 	}
 }
 
-// given is a source of one batch.
+// given is a source with one batch.
 type given struct {
 	sources.Source
 	batch sources.Batch
@@ -248,7 +248,7 @@ func TestABatchComesOnlyWithItsSchemas(t *testing.T) {
 		return c.Next(t.Context(), &sources.Batch{})
 	}
 	if _, ok := errors.AsType[*sources.Temporary](next()); !ok {
-		t.Error("a batch came without its schemas")
+		t.Error("a batch came before its schemas")
 	}
 	s.status = 0
 	if err := next(); err != nil {
@@ -264,7 +264,7 @@ func TestABatchComesOnlyWithItsSchemas(t *testing.T) {
 	}
 }
 
-// naming reads a source of one batch whose records name these ids, part by part.
+// naming reads a source with one batch, whose records name these ids, part by part.
 func naming(t *testing.T, r *Registry, ids []uint32, part func(b *sources.Batch)) {
 	t.Helper()
 	src := &given{}
@@ -288,12 +288,12 @@ func naming(t *testing.T, r *Registry, ids []uint32, part func(b *sources.Batch)
 		}
 		for i, rec := range b.Recs {
 			if int(rec.Offset) != at || binary.BigEndian.Uint32(b.Arena[rec.Value[0]+1:]) != ids[at] {
-				t.Fatalf("record %d of a part is that of %d, want %d", i, rec.Offset, at)
+				t.Fatalf("record %d of a part has offset %d, want %d", i, rec.Offset, at)
 			}
 			at++
 		}
 		if end = b.End; at < len(ids) && end != int64(at) {
-			t.Fatalf("a part ends at %d, its records at %d", end, at)
+			t.Fatalf("a part ends at %d, but its records end at %d", end, at)
 		}
 		part(&b)
 	}
@@ -302,8 +302,8 @@ func naming(t *testing.T, r *Registry, ids []uint32, part func(b *sources.Batch)
 	}
 }
 
-// An agent starts, and many ids that the registry does not have stand before the first record of
-// a schema that it has. Each id was asked for when its record comes.
+// When an agent starts, records with many unknown ids may come before the first record with a known schema. Each
+// id was asked for before its record comes.
 func TestNoRecordComesBeforeItsIDWasAskedFor(t *testing.T) {
 	s := &shelf{answers: map[string]any{"/schemas/ids/7": map[string]any{"schema": `"string"`}}}
 	r := open(t, s, Config{})
@@ -317,7 +317,7 @@ func TestNoRecordComesBeforeItsIDWasAskedFor(t *testing.T) {
 	asked := int64(0)
 	naming(t, r, ids, func(b *sources.Batch) {
 		if n := s.asked.Load() - asked; n > maxUnknown+1 {
-			t.Errorf("a part asks %d times", n)
+			t.Errorf("%d requests for one part", n)
 		}
 		asked = s.asked.Load()
 		for _, rec := range b.Recs {
@@ -333,8 +333,8 @@ func TestNoRecordComesBeforeItsIDWasAskedFor(t *testing.T) {
 	}
 }
 
-// Values that begin with a byte 0 and are not in the wire format name any number of ids. Those
-// that the registry does not know do not take the place of schemas, and do not fill the memory.
+// Values that begin with a byte 0, but are not in the wire format, seem to name any number of ids. Ids that the
+// registry does not know do not take the place of schemas, and do not fill the memory.
 func TestIDsThatAreNotKnownAreBounded(t *testing.T) {
 	s := &shelf{answers: map[string]any{"/schemas/ids/1": map[string]any{"schema": `"string"`}}}
 	r := open(t, s, Config{})
@@ -355,7 +355,7 @@ func TestIDsThatAreNotKnownAreBounded(t *testing.T) {
 	if _, err := r.Schema(7); err == nil || !strings.Contains(err.Error(), "is not in the registry") {
 		t.Error(err)
 	}
-	_, err := r.Schema(9) // not asked for
+	_, err := r.Schema(9) // nobody has asked for it
 	if _, ok := errors.AsType[*sources.Temporary](err); !ok {
 		t.Error(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
-// server answers each request as handle says; nil: never.
+// server answers each request with what handle returns; nil sends no answer.
 func server(t *testing.T, handle func(Command) *Command) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestAnswersGoToTheirRequestsInWhicheverOrderTheyCome(t *testing.T) {
 		if held = append(held, c); len(held)%2 == 1 {
 			return nil
 		}
-		last := held[len(held)-2] // the first of two is answered when the second comes, and the second never
+		last := held[len(held)-2] // the first of two requests is answered when the second comes; the second never is
 		return answer(last, map[string]string{"code": string(rune('0' + last.Code))})
 	})
 	c := NewClient(Options{NameServers: []string{addr}})
@@ -83,7 +83,7 @@ func TestAnswersGoToTheirRequestsInWhicheverOrderTheyCome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := second.Wait(ctx, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled wait says %v", err)
+		t.Errorf("a cancelled wait returns %v", err)
 	}
 }
 
@@ -97,13 +97,12 @@ func TestAServerThatDoesNotAnswerIsUnreachableAndTheNextRequestConnectsAgain(t *
 		t.Errorf("it says %v", err)
 	}
 	if _, one, _ := c.connection(addr); one != nil {
-		t.Error("the connection that gave no answer is used again")
+		t.Error("the connection without an answer was used again")
 	}
 }
 
-// A wall clock that is set back by hours must not end a connection that answers, nor one that
-// is set forward keep one that does not. So what is noted is a time since the process began,
-// and not one since 1970.
+// A wall clock that is set by hours must neither end a connection that answers nor keep one that does not. So the
+// client notes times since the process began, not since 1970.
 func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
 	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(c Command) *Command { return answer(c, nil) })
@@ -118,11 +117,11 @@ func TestWhenAServerAnsweredIsNotedByTheMonotonicClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if heard := time.Duration(one.heard.Load()); heard < before || heard > time.Since(began) {
-		t.Errorf("it answered %v after the start, and it is %v after it now", heard, time.Since(began))
+		t.Errorf("the server answered %v after the start; now it is %v after the start", heard, time.Since(began))
 	}
 }
 
-// A server whose handshake hangs costs all callers one wait, and not one each after the other.
+// If a server's handshake hangs, all callers share one wait. They do not wait one after the other.
 func TestCallersShareTheFailureOfOneDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewClient(Options{NameServers: []string{"broker:1"}})
@@ -145,8 +144,8 @@ func TestCallersShareTheFailureOfOneDial(t *testing.T) {
 		for range callers {
 			call(t.Context())
 		}
-		synctest.Wait() // all of them wait
-		cancel()        // the one that began has gone
+		synctest.Wait() // until all of them wait
+		cancel()        // the caller that has begun the dial gives up
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller that has gone: %v", err)
 		}
@@ -162,7 +161,7 @@ func TestCallersShareTheFailureOfOneDial(t *testing.T) {
 		call(t.Context())
 		synctest.Wait()
 		if dials != 2 {
-			t.Errorf("the next caller does not try again: %d dials", dials)
+			t.Errorf("the next caller did not dial again: %d dials", dials)
 		}
 		go func() { hangs <- errors.New("again") }()
 		c.Close()
@@ -193,7 +192,7 @@ func TestARequestIsSignedOverItsFieldsInOrderAndItsBody(t *testing.T) {
 	c := &Command{Ext: map[string]string{"topic": "clicks", "a": "1"}, Body: []byte("body")}
 	k := Credentials{AccessKey: "key", SecretKey: "secret"}
 	k.sign(c)
-	// HMAC-SHA1 of "key" + "1" + "clicks" + "body": A comes before a.
+	// The HMAC-SHA1 of "key" + "1" + "clicks" + "body", because "A" sorts before "a".
 	const want = "pAzbhx9KMvMTbUaljcYm+ruZMmo="
 	first := c.Ext["Signature"]
 	k.sign(c)
@@ -217,7 +216,7 @@ func TestKeysThatAreNumbersAreQuoted(t *testing.T) {
 	}
 }
 
-// Whatever a server sends, reading a frame ends with a command or an error.
+// FuzzFrames reads any bytes of a server as a command or an error.
 func FuzzFrames(f *testing.F) {
 	frame, _ := (&Command{Code: 11, Opaque: 3, Ext: map[string]string{"a": "b"}, Body: []byte("xyz")}).append(nil)
 	f.Add(frame)

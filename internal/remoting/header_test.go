@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Headers that brokers write take the short way. TestHeaders and FuzzHeaders compare it with
-// encoding/json.
+// Headers that brokers write take the fast path. TestHeaders and FuzzHeaders compare it with encoding/json.
 func TestUsualHeadersTakeTheShortWay(t *testing.T) {
 	const answer = `{"code":0,"extFields":{"suggestWhichBrokerId":"0","maxOffset":"125000","minOffset":"0","nextBeginOffset":"64"},` +
 		`"flag":1,"language":"JAVA","opaque":17,"serializeTypeCurrentRPC":"JSON","version":477}`
@@ -21,7 +20,7 @@ func TestUsualHeadersTakeTheShortWay(t *testing.T) {
 	}
 }
 
-// sameHeader fails if the short way reads text and encoding/json reads something else.
+// sameHeader fails if the fast path reads text differently from encoding/json.
 func sameHeader(t *testing.T, text []byte) {
 	t.Helper()
 	p := plainJSON{b: text}
@@ -31,10 +30,10 @@ func sameHeader(t *testing.T, text []byte) {
 	}
 	var h answeredHeader
 	if err := json.Unmarshal(text, &h); err != nil {
-		t.Fatalf("%q is read, and is no JSON: %v", text, err)
+		t.Fatalf("%q was accepted, but is no JSON: %v", text, err)
 	}
 	if want := (Command{Code: h.Code, Opaque: h.Opaque, Flag: h.Flag, Remark: h.Remark, Ext: h.Ext}); !reflect.DeepEqual(c, want) {
-		t.Fatalf("%q is read as %+v, and is %+v", text, c, want)
+		t.Fatalf("%q was read as %+v, want %+v", text, c, want)
 	}
 }
 
@@ -52,7 +51,7 @@ func TestHeaders(t *testing.T) {
 		var h answeredHeader
 		want := json.Unmarshal([]byte(text), &h)
 		if c, err := parseHeader([]byte(text)); (err == nil) != (want == nil) || err == nil && c.Code != h.Code {
-			t.Errorf("%q is read as %+v (%v), and is %+v (%v)", text, c, err, h, want)
+			t.Errorf("%q was read as %+v (%v), want %+v (%v)", text, c, err, h, want)
 		}
 	}
 }
@@ -78,7 +77,7 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatalf("%s: %v", b, err)
 		}
 		if err := json.Unmarshal(reference, &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s is written, and encoding/json writes %s (%v)", b, reference, err)
+			t.Fatalf("%s was written, but encoding/json writes %s (%v)", b, reference, err)
 		}
 		sameHeader(t, b)
 	})

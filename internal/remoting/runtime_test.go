@@ -27,19 +27,19 @@ func TestABrokerThatHasCountedNothingYetIsAskedAgain(t *testing.T) {
 		t.Fatalf("%v (%v) after %d questions", info, err, asked.Load())
 	}
 	if _, err := c.Runtime(t.Context(), addr); CodeOf(err) != SystemError || asked.Load() != 4 {
-		t.Fatalf("another failure: %v after %d questions", err, asked.Load())
+		t.Fatalf("after another failure: %v after %d questions", err, asked.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	never := server(t, func(c Command) *Command {
-		cancel() // while it is asked
+		cancel() // while the broker is being asked
 		a := answer(c, nil)
 		a.Code, a.Remark = SystemError, "java.util.NoSuchElementException"
 		return a
 	})
 	if _, err := c.Runtime(ctx, never); err == nil {
-		t.Fatal("answered after its context had ended")
+		t.Fatal("got an answer, although the context had ended")
 	}
-	asked.Store(-1000) // it never counts anything
+	asked.Store(-1000) // the broker never has counted anything
 	if _, err := c.Runtime(t.Context(), addr); CodeOf(err) != SystemError || asked.Load() != runtimeTries-1000 {
 		t.Fatalf("%v after %d questions", err, asked.Load()+1000)
 	}

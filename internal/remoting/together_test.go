@@ -45,7 +45,7 @@ func TestRequestsThatAreSentTogetherGetTheirOwnAnswers(t *testing.T) {
 		}
 	}
 	if n := writes.Load(); n != 1 {
-		t.Errorf("they took %d writes", n)
+		t.Errorf("the requests took %d writes", n)
 	}
 	one, err := c.connect(t.Context(), addr)
 	if err != nil {

@@ -92,8 +92,8 @@ func TestErrorsAreCountedByFieldWithTheirLine(t *testing.T) {
 	}
 }
 
-// A record that a run with on_error: skip leaves out before it is decoded ends neither a check nor
-// a look at rows, wherever it stands.
+// With on_error: skip, a record that its source cannot read is left out. It ends neither a check nor a look at
+// rows, wherever it is.
 func TestARecordThatCannotBeReadIsCountedAndPassed(t *testing.T) {
 	long := strings.Repeat("x", 500)
 	spec, open := clicks(t, "0\t1\t"+long+"\n1\t7\ta\n0\t8\t"+long+"\n1\t9\tc\n0\t1\t"+long+"\n")

@@ -117,7 +117,7 @@ func TestProtobufSchemasThatCannotBeReadAreNamed(t *testing.T) {
 	}
 }
 
-// FuzzProtoSchema: no text of a schema and no descriptors do harm.
+// FuzzProtoSchema checks that no text of a schema and no descriptors cause a panic.
 func FuzzProtoSchema(f *testing.F) {
 	f.Add(clickProto, []byte(userProto))
 	f.Add(`edition = "2023"; option features.message_encoding = DELIMITED; message A { A a = 1; oneof o { int32 b = 2; } map<string, A> m = 3; extensions 100 to 200; } extend A { int32 e = 100; }`, []byte{})

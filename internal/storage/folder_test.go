@@ -28,7 +28,7 @@ func TestAFolderPassesTheSuite(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store { return open(t) })
 }
 
-// fresh puts as those do who have drawn their keys.
+// fresh is a folder whose Put is PutFresh, for writers that draw a random key for each object.
 type fresh struct{ *storage.Folder }
 
 func (f fresh) Put(ctx context.Context, key string, data []byte) error {
@@ -46,7 +46,7 @@ func TestAFailedPutLeavesNothing(t *testing.T) {
 	}
 	for what, put := range map[string]func(context.Context, string, []byte) error{"Put": f.Put, "PutNew": f.PutNew, "PutFresh": f.PutFresh} {
 		if err := put(ctx, "p/taken", []byte("x")); err == nil {
-			t.Errorf("%s in the place of a folder works", what)
+			t.Errorf("%s at the place of a folder returns no error", what)
 		}
 		if left, err := os.ReadDir(filepath.Join(f.String(), "p")); err != nil || len(left) != 1 {
 			t.Errorf("%s has left %v, %v", what, left, err)
@@ -98,13 +98,13 @@ func TestAFolderIsSweptOfWhatKilledWritersHaveLeft(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A folder goes with its last object, and comes again with the next one.
+	// A folder is removed with its last object, and made again with the next one.
 	for range 2 {
 		if err := f.Delete(ctx, "a/c/2"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(at("a/c")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("an empty folder stays: %v", err)
+			t.Errorf("the empty folder is still there: %v", err)
 		}
 		if err := f.Put(ctx, "a/c/2", []byte("x")); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAFolderIsSweptOfWhatKilledWritersHaveLeft(t *testing.T) {
 	}
 }
 
-// Objects are put while others of the same folder are deleted, by this process and by another.
+// Objects are put while others in the same folder are deleted, by this process and by another.
 func TestAnEmptyFolderGoesWhileObjectsArePut(t *testing.T) {
 	f, ctx := open(t), t.Context()
 	other, err := storage.OpenFolder(f.String())

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Another process deletes an object of a dataset that is gone as soon as it is there, and its
-// folder with it. Putting it has not failed.
+// Another process deletes the object of a deleted dataset, and its folder, as soon as it is put. Then Put has
+// still succeeded.
 func TestAnObjectThatIsDeletedAtOnceWasPut(t *testing.T) {
 	f, err := OpenFolder(t.TempDir())
 	if err != nil {
@@ -20,7 +20,7 @@ func TestAnObjectThatIsDeletedAtOnceWasPut(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := f.Stat(t.Context(), key); !errors.Is(err, ErrNotFound) {
-		t.Errorf("it is there: %v", err)
+		t.Errorf("the object is still there: %v", err)
 	}
 	if err := errors.Join(f.PutFresh(t.Context(), key, []byte("x")), f.Delete(t.Context(), key), f.named(key)); err != nil {
 		t.Error(err)

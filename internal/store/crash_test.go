@@ -18,12 +18,12 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// batches of the workload; keys are few and overwritten, some are deleted, so
-// that a lost or half batch shows.
+// workload returns batch n. Few keys are overwritten again and again, and some are deleted, so that a lost or partial
+// batch shows.
 const batches = 50
 
 func workload(n int) []shardsvc.Put {
-	val := []byte(fmt.Sprintf("%d:%0900d", n, n)) // fills the small memtable: flushes happen within the workload
+	val := []byte(fmt.Sprintf("%d:%0900d", n, n)) // so large that the small memtable is flushed during the workload
 	puts := []shardsvc.Put{
 		{Op: shardsvc.Set, Key: []byte("last"), Value: []byte(strconv.Itoa(n))},
 		{Op: shardsvc.Set, Key: fmt.Appendf(nil, "k%03d", n%17), Value: val},
@@ -38,7 +38,7 @@ func workload(n int) []shardsvc.Put {
 	return puts
 }
 
-// after is what the folder must hold after batches 1..n.
+// after returns what the folder must contain after batches 1..n.
 func after(n int) map[string]string {
 	m := map[string]string{}
 	for i := 1; i <= n; i++ {
@@ -66,7 +66,7 @@ func small(o *pebble.Options) {
 	o.CacheSize = 1 << 20
 }
 
-// failFS is errorfs.FS whose recycled logs fail, too.
+// failFS is errorfs.FS with recycled logs that can fail, too.
 type failFS struct {
 	*errorfs.FS
 	inj errorfs.Injector
@@ -84,8 +84,7 @@ func (f failFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return errorfs.WrapFile(file, f.inj), nil
 }
 
-// stopAt runs the workload on fs until a call fails or it ends. It counts the
-// answered batches in n.
+// stopAt runs the workload on fs until a call fails or it ends. It counts the answered batches.
 func stopAt(fs vfs.FS, answered *atomic.Int64) error {
 	s, err := Open("state", Options{FS: fs, tune: small})
 	if err != nil {
@@ -100,8 +99,8 @@ func stopAt(fs vfs.FS, answered *atomic.Int64) error {
 	return s.Close()
 }
 
-// mustHold opens what a crash left and checks that it holds the batches 1..n
-// for one n in [lo, hi].
+// mustHold opens the folder that a crash has left, and checks that it contains exactly batches 1..n for an n in
+// [lo, hi].
 func mustHold(t *testing.T, what string, fs vfs.FS, lo, hi int) {
 	t.Helper()
 	s, err := Open("state", Options{FS: fs, tune: small})
@@ -114,7 +113,7 @@ func mustHold(t *testing.T, what string, fs vfs.FS, lo, hi int) {
 	}
 	n, _ := strconv.Atoi(got["last"])
 	if n < lo || n > hi {
-		t.Fatalf("%s: holds batches 1..%d, answered were %d, in flight up to %d", what, n, lo, hi)
+		t.Fatalf("%s: contains batches 1..%d, but %d were answered, and those up to %d were in flight", what, n, lo, hi)
 	}
 	want := after(n)
 	if len(got) != len(want) {
@@ -125,7 +124,7 @@ func mustHold(t *testing.T, what string, fs vfs.FS, lo, hi int) {
 			t.Fatalf("%s: key %s after batch %d: %.20q, want %.20q", what, k, n, got[k], v)
 		}
 	}
-	// And it goes on: the next batch is taken.
+	// The store goes on: it accepts the next batch.
 	if err := s.Commit(workload(n + 1)); err != nil {
 		t.Fatalf("%s: commit after reopen: %v", what, err)
 	}
@@ -134,7 +133,7 @@ func mustHold(t *testing.T, what string, fs vfs.FS, lo, hi int) {
 	}
 }
 
-// countWrites says how many writing calls the whole workload makes.
+// countWrites returns how many writing calls the whole workload makes.
 func countWrites(t *testing.T) int {
 	var n, tables atomic.Int64
 	fs := failing(vfs.NewCrashableMem(), func(op errorfs.Op) error {
@@ -148,16 +147,16 @@ func countWrites(t *testing.T) int {
 	})
 	var answered atomic.Int64
 	if err := stopAt(fs, &answered); err != nil || answered.Load() != batches {
-		t.Fatalf("the workload does not run: %v after %d", err, answered.Load())
+		t.Fatalf("the workload fails without a crash: %v after %d batches", err, answered.Load())
 	}
 	if tables.Load() < 2 {
-		t.Fatalf("%d tables: the workload does not flush", tables.Load())
+		t.Fatalf("only %d tables were written, so the workload does not flush", tables.Load())
 	}
 	return int(n.Load())
 }
 
-// stride is 1: every call. With -short (the race detector is on then) it is 1 to
-// 5, so that each run stops at others.
+// stride is 1, so that the test stops at every call. With -short, which goes with the race detector, it is 1 to 5, so
+// that runs stop at different calls.
 func stride() int {
 	if testing.Short() {
 		return 1 + rand.IntN(5)
@@ -183,8 +182,7 @@ func TestPowerLossAtEveryWriteKeepsWhatWasAnswered(t *testing.T) {
 	total := countWrites(t)
 	rng := rand.New(rand.NewPCG(seed(t), 1))
 	for k := 0; k < total; k += stride() {
-		// Half of the stops forget all that was not synced; the others keep a
-		// random part of it.
+		// Half of the crashes forget everything that was not synced. The others keep a random part of it.
 		cfg := vfs.CrashCloneCfg{}
 		if k%2 == 1 {
 			cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 10 + rng.IntN(90), RNG: rng}
@@ -208,13 +206,13 @@ func TestPowerLossAtEveryWriteKeepsWhatWasAnswered(t *testing.T) {
 				hi = int(answered.Load()) + 1
 				close(crashDone)
 			})
-			return errorfs.ErrInjected // nothing is written after the crash
+			return errorfs.ErrInjected // the crash ends all writing
 		}))
 		err := stopAt(fs, &answered)
 		select {
 		case <-crashDone:
 		default:
-			// Background work made fewer calls this time; the workload is over.
+			// Background work has made fewer calls this time, so the workload ended before the crash.
 			if err != nil {
 				t.Fatalf("stop at %d: %v without a crash", k, err)
 			}
@@ -224,8 +222,8 @@ func TestPowerLossAtEveryWriteKeepsWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// One call fails, the disk is well before and after: nothing is tried twice,
-// the store fails for good, and the folder holds what was answered.
+// One call fails, and the disk works before and after it. Nothing is tried twice, the store fails for good, and the
+// folder contains what was answered.
 func TestOneFailedCallEndsTheStoreAndLosesNothingAnswered(t *testing.T) {
 	total := countWrites(t)
 	for k := 0; k < total; k += stride() {
@@ -249,7 +247,7 @@ func TestOneFailedCallEndsTheStoreAndLosesNothingAnswered(t *testing.T) {
 		}
 		if err != nil {
 			if _, ok := errors.AsType[*Error](err); !ok {
-				t.Errorf("%s: error without the folder: %v", what, err)
+				t.Errorf("%s: the error does not name the folder: %v", what, err)
 			}
 		}
 		a := int(answered.Load())

@@ -18,10 +18,10 @@ import (
 
 const smallDisk = 48 << 20
 
-// fill commits until the store fails; it says each batch that was answered. It
-// is a process of its own, killed by its failure as a master is.
+// fill commits until the store fails, and prints each batch that was answered. It runs in a process of its own, which
+// the failure ends, as it ends a master.
 func fill(dir string) int {
-	signal.Ignore(syscall.SIGXFSZ) // a file size limit is an error of write, not a death
+	signal.Ignore(syscall.SIGXFSZ) // so that a limit on the file size is an error of the write, and does not kill the process
 	if limit := os.Getenv("HEADRACE_STORE_FSIZE"); limit != "" {
 		n, _ := strconv.ParseUint(limit, 10, 64)
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
@@ -46,7 +46,7 @@ func fill(dir string) int {
 	return 2
 }
 
-// bigBatch does not compress, so that 200 of them fill the small disk.
+// bigBatch returns a batch that does not compress, so that 200 of them fill the small disk.
 func bigBatch(n int) []shardsvc.Put {
 	x := uint64(n) * 0x9E3779B97F4A7C15
 	val := make([]byte, 256<<10)
@@ -62,7 +62,7 @@ func bigBatch(n int) []shardsvc.Put {
 	}
 }
 
-// checkFilled reads what fill said and opens what it left.
+// checkFilled reads what fill has printed, and opens the folder that it has left.
 func checkFilled(dir string, said []byte) error {
 	answered, failure := 0, ""
 	for line := range strings.Lines(string(said)) {
@@ -99,14 +99,14 @@ func checkFilled(dir string, said []byte) error {
 		return err
 	}
 	if keys != last || (last != answered && last != answered+1) {
-		return fmt.Errorf("holds %d of %d batches, %d were answered", keys, last, answered)
+		return fmt.Errorf("contains %d of %d batches, but %d were answered", keys, last, answered)
 	}
 	fmt.Printf("filled: %d batches answered, %d kept, then: %s\n", answered, last, failure)
 	return nil
 }
 
-// fillTmpfs runs in a mount namespace of its own: a small tmpfs, a process that
-// fills it, then more space and a look at what is there.
+// fillTmpfs runs in a mount namespace of its own. It mounts a small tmpfs, runs a process that fills it, makes more
+// space, and checks what is there.
 func fillTmpfs(dir string) int {
 	fail := func(what string, err error) int {
 		fmt.Println(what+":", err)
@@ -119,7 +119,7 @@ func fillTmpfs(dir string) int {
 		return fail("mount", err)
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
-	said, _ := start("fill:" + dir + "/state").Output() // it ends with status 1; what it said is judged below
+	said, _ := start("fill:" + dir + "/state").Output() // it ends with status 1; its output is checked below
 	if !bytes.Contains(said, []byte("disk full")) || !bytes.Contains(said, []byte(dir+"/state")) {
 		return fail("the failure names neither folder nor cause", fmt.Errorf("%s", tail(said)))
 	}
@@ -134,9 +134,8 @@ func fillTmpfs(dir string) int {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-400):] }
 
-// A real file system of 48 MiB, filled to the last byte. Where this process may
-// not mount one, not even in a user namespace of its own, a limit on the size of
-// files ends the log instead.
+// A real file system of 48 MiB is filled to the last byte. If this process may not mount one, not even in a user
+// namespace of its own, the test uses a limit on the size of files instead.
 func TestARealFullDiskKeepsWhatWasAnswered(t *testing.T) {
 	dir := t.TempDir()
 	var tried []string
@@ -162,7 +161,7 @@ func TestARealFullDiskKeepsWhatWasAnswered(t *testing.T) {
 	cmd.Env = append(cmd.Env, "HEADRACE_STORE_FSIZE="+strconv.Itoa(smallDisk/4))
 	said, _ := cmd.Output()
 	if !bytes.Contains(said, []byte("file too large")) {
-		t.Fatalf("the limit was not met: %s", tail(said))
+		t.Fatalf("the store did not run into the limit: %s", tail(said))
 	}
 	if err := checkFilled(dir+"/state", said); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An old folder opens, and all of it is read: what each value means is the core's to say
-// (TestAJobOfAnOlderFolderGoesOn in package agent). The second time it was opened by this version.
+// An old folder opens, and all of its values are read. TestAJobOfAnOlderFolderGoesOn in package agent tests what the
+// core makes of them. The second time, the folder was already opened by this version.
 func TestAnOlderFolderOpens(t *testing.T) {
 	for name, want := range map[string]int{"shared": 9, "replicated": 16} {
 		dir := filepath.Join(t.TempDir(), "store")

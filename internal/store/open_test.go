@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv tells this test binary, started again, to be another master.
+// childEnv tells this test binary, when it starts itself, to be another master.
 const childEnv = "HEADRACE_STORE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -101,13 +101,13 @@ func TestASecondMasterIsToldWhoHasTheFolder(t *testing.T) {
 	}
 	for _, w := range want {
 		if !strings.Contains(string(out), w) {
-			t.Errorf("another process is told %q, want %q in it", out, w)
+			t.Errorf("another process got the error %q, which must contain %q", out, w)
 		}
 	}
 
 	_, err = Open(dir, Options{})
 	if l, ok := errors.AsType[*Locked](err); !ok || l.Dir != dir {
-		t.Fatalf("this process again: %v", err)
+		t.Fatalf("opening the folder again in this process: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestADiskThatIsFullInACommitEndsTheStore(t *testing.T) {
 	}
 	full = false
 	if again := s.Commit(workload(3)); again != err {
-		t.Fatalf("a failed store took another commit: %v", again)
+		t.Fatalf("after its failure the store returned %v for another commit", again)
 	}
 	if cerr := s.Close(); cerr != err {
 		t.Fatalf("close after failure: %v", cerr)

@@ -16,12 +16,12 @@ func TestClosestForgivesATypoAndNothingMore(t *testing.T) {
 
 func TestHintListsWhatExistsWhenNothingIsNear(t *testing.T) {
 	if got := Hint("orders", []string{"users", "clicks"}, "datasets"); got != "datasets: clicks, users" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "datasets: clicks, users")
 	}
 	if got := Hint("orders", nil, "datasets"); got != "there are no datasets" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "there are no datasets")
 	}
 	if got := Hint("click", []string{"clicks"}, "datasets"); got != "did you mean clicks?" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "did you mean clicks?")
 	}
 }

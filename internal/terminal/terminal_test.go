@@ -40,6 +40,6 @@ func TestAmountsReadWell(t *testing.T) {
 
 func TestNoControlByteOfARecordReachesTheTerminal(t *testing.T) {
 	if got := Cell([]any{"a\x1b[2J", nil, 1.5, int64(3)}); got != "[a?[2J - 1.5 3]" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "[a?[2J - 1.5 3]")
 	}
 }

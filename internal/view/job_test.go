@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// sample is a job of four workers, as `top` may show it.
+// sample is a job of four workers.
 func sample() Job {
 	return Job{
 		Job: "ctr", Model: "shared", State: "running", Term: 2, Epoch: 1, Generation: 1, UptimeSeconds: 83, HTTP: "127.0.0.1:7071",
@@ -31,7 +31,7 @@ func TestAJobIsDrawnAsATable(t *testing.T) {
 	sameAsFile(t, "job.txt", b.String())
 }
 
-// An input without an end is never "100 %": what counts is how far it is behind.
+// An input without an end is never shown as "100 %", but by how far it is behind.
 func TestAnInputWithoutAnEndHasNoPercentage(t *testing.T) {
 	lag := 2.5
 	d := Dataset{Name: "live", State: "running", Unit: "records", Passes: 1, Partitions: 3, Live: true, Counts: Counts{Listed: 1000, Settled: 1000}}
@@ -63,6 +63,6 @@ func TestAnInputWithoutAnEndHasNoPercentage(t *testing.T) {
 	}
 	d.State = "done"
 	if got := d.progress(); got != "100.0%" {
-		t.Error(got)
+		t.Errorf("got %v, want %v", got, "100.0%")
 	}
 }

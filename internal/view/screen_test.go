@@ -42,7 +42,7 @@ func TestTopTellsWhatChanged(t *testing.T) {
 	all := strings.Join(s.events, "\n")
 	for _, want := range []string{"agent node-2 is live", "rank 0 left (pid 11 on node-1)", "dataset users is running", "2 leases taken back"} {
 		if !strings.Contains(all, want) {
-			t.Errorf("%q is not told:\n%s", want, all)
+			t.Errorf("%q is not shown:\n%s", want, all)
 		}
 	}
 	s.Lost("gone")

@@ -33,7 +33,7 @@ func TestASourceThatDoesNotAnswerIsShownEverywhere(t *testing.T) {
 	s.Update(v)
 	s.Update(sample())
 	if all := strings.Join(s.events, "\n"); !strings.Contains(all, "dataset clicks: "+says) || !strings.Contains(all, "dataset clicks: the source answers again") {
-		t.Errorf("top tells\n%s", all)
+		t.Errorf("top shows\n%s", all)
 	}
 	v.Datasets[0].Silence.Reason = ""
 	if text := v.Datasets[0].Silence.sentence(); !strings.HasSuffix(text, "(45s)") {

@@ -72,7 +72,7 @@ func TestAStreamOfUnknownLengthIsPutInParts(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 20<<20/16)
 	for _, size := range []int64{int64(len(data)), -1} {
 		key := fmt.Sprintf("stream%d", size)
-		// Not a ReaderAt: it can be read once.
+		// A reader that is no ReaderAt, so it can be read only once.
 		if err := b.PutFrom(ctx, key, io.MultiReader(bytes.NewReader(data)), size, true); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestPagesListEveryKeyOnce(t *testing.T) {
 	}
 }
 
-// between stands between a Bucket and the server.
+// between starts a proxy between a Bucket and the server.
 func between(t *testing.T, change func(r *http.Request) (answer int), after func(*http.Response) error) string {
 	to, err := url.Parse(server.Endpoint())
 	if err != nil {
@@ -189,8 +189,8 @@ func TestABusyServiceIsAskedAgainAFewTimes(t *testing.T) {
 	}
 }
 
-// Only where nobody is there, or a proxy answers, nothing is known of the object: a dataset
-// waits for ever then.
+// A service counts as away only if nobody answers, or only a proxy. Then nothing is known of the object, and a
+// dataset waits for ever.
 func TestABusyServiceIsNotAway(t *testing.T) {
 	c := config()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -198,12 +198,12 @@ func TestABusyServiceIsNotAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Endpoint = "http://" + l.Addr().String()
-	if err := l.Close(); err != nil { // nobody is there
+	if err := l.Close(); err != nil { // from now on nobody answers
 		t.Fatal(err)
 	}
 	b := open(t, c)
 	if _, err := b.Head(t.Context(), "k"); !errors.Is(err, storage.ErrAway) {
-		t.Errorf("nobody is there: %v", err)
+		t.Errorf("with nobody answering: %v", err)
 	}
 	for _, e := range []struct {
 		err  error
@@ -252,18 +252,18 @@ func TestBytesThatChangeOnTheirWayAreRefused(t *testing.T) {
 	}, nil)
 	b := open(t, c)
 	if err := b.Put(t.Context(), "k", []byte("my treasure")); err == nil {
-		t.Fatal("the server took other bytes than we sent")
+		t.Fatal("the server accepted bytes that differ from those that we sent")
 	} else {
 		t.Log(err)
 	}
 	if _, err := b.Stat(t.Context(), "k"); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("something was stored: %v", err)
+		t.Errorf("an object was stored: %v", err)
 	}
 }
 
 func TestACallEndsWithItsContextAndLeavesNothingRunning(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() { leaks.None(t, ignore) }) // after the server that hangs is gone
+	t.Cleanup(func() { leaks.None(t, ignore) }) // runs after the hanging server has been closed
 	hang := make(chan struct{})
 	c := config()
 	reached := make(chan struct{}, 100)

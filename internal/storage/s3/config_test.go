@@ -15,7 +15,7 @@ func TestAURLNamesABucketAndAPrefix(t *testing.T) {
 	}
 	for _, text := range []string{"", "lake", "s3:/lake", "s3://", "s3://ab/x", "s3://Lake/x", "s3://la_ke/x", "s3://lake/../x", "https://lake/x"} {
 		if _, _, err := ParseURL(text); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// bare is an environment without credentials, for as long as the test runs.
+// bare removes all credentials from the environment while the test runs.
 func bare(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {
@@ -74,7 +74,7 @@ func TestAnInstancesRoleIsEnough(t *testing.T) {
 		switch {
 		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" && r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
 			fmt.Fprint(w, "a token")
-		case r.Header.Get("X-aws-ec2-metadata-token") != "a token": // version 1 is switched off
+		case r.Header.Get("X-aws-ec2-metadata-token") != "a token": // version 1 of the metadata service is switched off
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == role:
 			fmt.Fprint(w, "trainer")

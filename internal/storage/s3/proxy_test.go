@@ -59,7 +59,7 @@ func TestAProxyThatDropsTheRangeGivesNoWrongBytes(t *testing.T) {
 	const content = "0123456789"
 	c := config()
 	c.Endpoint = between(t, func(*http.Request) int { return 0 }, func(r *http.Response) error {
-		if r.StatusCode == http.StatusPartialContent { // as from a cache that keeps whole objects
+		if r.StatusCode == http.StatusPartialContent { // answer like a cache that keeps whole objects
 			r.Header.Del("Content-Range")
 			r.Header.Set("Content-Length", strconv.Itoa(len(content)))
 			r.StatusCode, r.ContentLength, r.Body = http.StatusOK, int64(len(content)), io.NopCloser(strings.NewReader(content))
@@ -105,7 +105,7 @@ func TestAServiceThatStopsInTheMiddleIsAskedAgain(t *testing.T) {
 	silentWithin = time.Second
 	defer func() { silentWithin = old }()
 	b := open(t, c)
-	t.Cleanup(func() { close(hang) }) // before the server that hangs is closed
+	t.Cleanup(func() { close(hang) }) // runs before the hanging server is closed
 	if err := b.Put(t.Context(), "k", data); err != nil {
 		t.Fatal(err)
 	}

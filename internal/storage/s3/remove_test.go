@@ -20,7 +20,7 @@ func TestAnObjectIsRemovedIfItIsTheOneThatIsMeant(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Remove(ctx, "k", tag); !errors.Is(err, storage.ErrChanged) {
-		t.Errorf("another object: %v", err)
+		t.Errorf("removing an object with another tag: %v", err)
 	}
 	if got, err := b.Get(ctx, "k", 0, -1); err != nil || string(got) != "two" {
 		t.Fatalf("%q, %v", got, err)
@@ -29,12 +29,12 @@ func TestAnObjectIsRemovedIfItIsTheOneThatIsMeant(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Remove(ctx, "k", tag); err != nil && !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("none: %v", err)
+		t.Errorf("removing an object that does not exist: %v", err)
 	}
 }
 
-// While the request is on its way another object takes the name. The server has the ETag as a
-// condition, so the other one stays.
+// While the request to remove an object is on its way, another object takes its name. The request has the ETag as a
+// condition, so the other object stays.
 func TestAnObjectThatIsReplacedBeforeItsRemovalStays(t *testing.T) {
 	direct, ctx := open(t, config()), t.Context()
 	replaced := false
@@ -64,7 +64,7 @@ func TestAnObjectThatIsReplacedBeforeItsRemovalStays(t *testing.T) {
 	}
 }
 
-// A service that does not know the condition is asked without it.
+// If a service does not support the condition, it is asked without it.
 func TestAServiceWithoutConditionsOfDeletionsDeletes(t *testing.T) {
 	conditions := 0
 	c := config()

@@ -35,7 +35,7 @@ func TestReopenFindsWhatWasCommitted(t *testing.T) {
 		t.Fatalf("after reopen: %q, want %q", got, want)
 	}
 	if err := s.Commit(nil); !errors.Is(err, memstore.ErrCrash) {
-		t.Fatalf("the old process still commits: %v", err)
+		t.Fatalf("a commit of the old process returned %v", err)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestACrashBeforeLosesTheBatchAndOneAfterKeepsIt(t *testing.T) {
 			s.Before = func(n int, _ []shardsvc.Put) error { return memstore.ErrCrash }
 		}
 		if err := s.Commit([]shardsvc.Put{set("a", "1")}); !errors.Is(err, memstore.ErrCrash) {
-			t.Fatalf("commit answered %v", err)
+			t.Fatalf("the commit returned %v", err)
 		}
 		want := ""
 		if after {
