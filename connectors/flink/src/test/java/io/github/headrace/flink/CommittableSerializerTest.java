@@ -22,7 +22,7 @@ class CommittableSerializerTest {
         assertEquals(none, FORM.deserialize(1, FORM.serialize(none)));
     }
 
-    /** Written by version 1: a savepoint of today is read by every later version. */
+    /** Version 1 has written these bytes. Every later version must read its savepoints. */
     @Test
     void aCommittableOfAnOlderSavepointIsRead() throws IOException {
         assertEquals(ONE, FORM.deserialize(1, Base64.getDecoder().decode(

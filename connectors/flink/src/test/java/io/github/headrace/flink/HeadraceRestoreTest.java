@@ -61,7 +61,7 @@ class HeadraceRestoreTest {
         return env.executeAsync("numbers");
     }
 
-    /** Open connections to the master, of this process and any other. */
+    /** Counts open connections to the master, of this process and of any other. */
     private static long connections(TestMaster master) throws IOException {
         String port = String.format(":%04X 01 ", Integer.parseInt(master.address().substring(master.address().lastIndexOf(':') + 1)));
         long n = 0;
@@ -89,7 +89,7 @@ class HeadraceRestoreTest {
             while (MADE.get() < 200) {
                 Thread.sleep(20);
             }
-            assertTrue(connections(master) > 0); // so that it can be told that there are none
+            assertTrue(connections(master) > 0); // proves that connections() sees the job's connections
             String savepoint = first.stopWithSavepoint(false, dir.toUri().toString(), SavepointFormatType.CANONICAL).get();
             first.getJobExecutionResult().get();
             assertTrue(master.visible("numbers") >= 200);

@@ -31,7 +31,10 @@ final class HeadraceSinkContext implements DataStreamSinkV2ExternalContext<Strin
         this.dataset = dataset;
     }
 
-    /** Not in the constructor: the suite makes the contexts of both semantics before the first case, and a master has one trainer. */
+    /**
+     * Applies the dataset and starts the trainer. The constructor cannot, because the suite makes the
+     * contexts of both semantics before the first case, and a master has one trainer.
+     */
     private void begin() {
         if (rows != null) {
             return;
@@ -40,7 +43,7 @@ final class HeadraceSinkContext implements DataStreamSinkV2ExternalContext<Strin
             master.apply(dataset, "{partitions: 3}", "lines");
             rows = master.trainer(dataset);
         } catch (Exception e) {
-            throw new IllegalStateException("dataset " + dataset + " does not begin", e);
+            throw new IllegalStateException("dataset " + dataset + " could not be applied, or its trainer did not start", e);
         }
     }
 
@@ -62,7 +65,7 @@ final class HeadraceSinkContext implements DataStreamSinkV2ExternalContext<Strin
         return new Reader();
     }
 
-    /** Gives what the trainer has got, from its first row on. */
+    /** Returns the rows that the trainer has got, from its first row on. */
     private final class Reader implements ExternalSystemDataReader<String> {
         private long at;
 

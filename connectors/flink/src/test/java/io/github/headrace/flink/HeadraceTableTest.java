@@ -94,7 +94,7 @@ class HeadraceTableTest {
         TableEnvironment t = flink();
         t.executeSql("CREATE TABLE finite (n BIGINT, d DOUBLE, f FLOAT, list ARRAY<DOUBLE>, m MAP<STRING, FLOAT>, h ROW<x DOUBLE, y DOUBLE>)"
             + " WITH ('connector' = 'headrace', 'dataset' = 'finite', 'state' = '" + master.state() + "')");
-        // Flink's planner refuses NaN as a constant, so it is computed from a row: 0 / 0.
+        // Flink's planner refuses NaN as a constant, so the query computes it from a row, as 0 / 0.
         t.executeSql("CREATE TABLE zero (z DOUBLE) WITH ('connector' = 'datagen', 'fields.z.kind' = 'sequence', 'fields.z.start' = '0', 'fields.z.end' = '0')");
         t.executeSql("INSERT INTO finite SELECT 1, z / z, CAST(-1E0 / z AS FLOAT),"
             + " ARRAY[z + 1.5E0, z / z, 1E0 / z, CAST(NULL AS DOUBLE)],"
@@ -117,7 +117,7 @@ class HeadraceTableTest {
         assertEquals(List.of("(1,)", "(2,)", "(3,)"), rows(got, 3));
     }
 
-    /** The master's keys are right; with wrong ones of their own the tasks fail. */
+    /** The master's keys are right, so a failure with wrong keys of their own proves that the tasks use theirs. */
     @Test
     void tasksPutTheirChunksIntoTheBucketThemselves() throws Exception {
         try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("flink"))) {

@@ -16,11 +16,11 @@ import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
 /**
- * A job in a JVM of its own, for tests that kill it: numbers into the dataset {@code numbers}, with
- * a checkpoint every 500 ms, until it is told to stop. They come in two splits: from 0 on, and from
- * {@link #SECOND} on. A line on stdin stops it: {@code savepoint FOLDER}, or {@code end FOLDER}, which
- * ends its input. It prints {@code SAVEPOINT path} or {@code ENDED path last last}, where last is the
- * last number of a split.
+ * A job in a JVM of its own, for tests that kill it. It writes numbers into the dataset {@code numbers},
+ * with a checkpoint every 500 ms, until it is told to stop. The numbers come in two splits: from 0 on,
+ * and from {@link #SECOND} on. A line on stdin stops it: {@code savepoint FOLDER}, or {@code end FOLDER},
+ * which ends its input. It then prints {@code SAVEPOINT path} or {@code ENDED path last last}, with the
+ * last number of each split.
  */
 final class KilledJob {
     private static final long SECOND = 1L << 40;
@@ -34,7 +34,7 @@ final class KilledJob {
         double perSecond = Double.parseDouble(args[2]);
         int parallelism = Integer.parseInt(args[3]);
         boolean upload = Boolean.parseBoolean(args[4]);
-        String restore = args[5]; // a checkpoint or a savepoint; empty: from the start
+        String restore = args[5]; // a checkpoint or a savepoint to restore; empty: begin from the start
 
         Configuration conf = new Configuration();
         conf.setString("execution.checkpointing.interval", "500 ms");
@@ -45,7 +45,7 @@ final class KilledJob {
         }
         StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(parallelism, conf);
         env.fromSource(
-                // A first start has two subtasks, and each gets half of the numbers: a split.
+                // The first start has two subtasks. Each gets one split, half of the numbers.
                 new DataGeneratorSource<>(new Line(), 2 * SECOND, RateLimiterStrategy.perSecond(perSecond), Types.STRING),
                 WatermarkStrategy.noWatermarks(), "numbers")
             .uid("numbers")
@@ -85,7 +85,7 @@ final class KilledJob {
             }
             boolean end = told.startsWith("end ");
             while (end && (LAST.get(0) < 0 || LAST.get(1) < 0)) {
-                Thread.sleep(20); // a split has given nothing yet
+                Thread.sleep(20); // until each split has given a number
             }
             stopping = true;
             String path = job.stopWithSavepoint(end, told.substring(told.indexOf(' ') + 1), SavepointFormatType.CANONICAL).get();

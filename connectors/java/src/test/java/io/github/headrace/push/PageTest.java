@@ -6,7 +6,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** The program in Java of docs/LANDING.md. */
+/** Runs the Java program of docs/LANDING.md. */
 @Timeout(value = 300, unit = TimeUnit.SECONDS) // only ends a hang
 class PageTest {
     @Test

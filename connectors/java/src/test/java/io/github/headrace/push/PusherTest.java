@@ -59,7 +59,7 @@ class PusherTest {
                     assertTrue(p.commit(staged).already());
                     assertEquals(1000, p.landed("t-" + c).records());
 
-                    Transaction again = p.begin("t-" + c); // as a producer does that was killed
+                    Transaction again = p.begin("t-" + c); // as a producer does after it was killed
                     fill(again, 0, 1000);
                     assertTrue(again.commit().already());
                     Transaction another = p.begin("t-" + c);
@@ -89,7 +89,7 @@ class PusherTest {
                 p.mostCommit = size;
                 assertEquals(200, p.commit(staged).records());
                 p.mostCommit = size - 1;
-                Transaction more = p.begin("more"); // refused while it is pushed
+                Transaction more = p.begin("more"); // refused already while records are pushed
                 failure(Kind.INVALID, () -> fill(more, 0, 10_000), "transaction more " + many);
                 failure(Kind.INVALID, more::commit, "transaction more " + many);
                 p.mostCommit = Pusher.MOST_COMMIT;
@@ -184,16 +184,16 @@ class PusherTest {
                         throw new IllegalStateException(e);
                     }
                 });
-                assertTrue(waits.take().contains("max_bytes is 1048576"), "it says why it waits");
+                assertTrue(waits.take().contains("max_bytes is 1048576"), "the wait must name its reason");
                 assertFalse(pushed.isDone());
-                // The first pusher goes on waiting: if it gave up, its chunks on their way would leave room.
+                // The first pusher must go on waiting. If it gave up, its chunks on their way would leave room.
                 try (Pusher other = Pusher.builder(master.target(), "clicks").patience(Duration.ofMillis(1)).open()) {
                     Transaction second = other.begin();
                     byte[] large = new byte[900_000];
                     new java.util.Random(1).nextBytes(large);
                     second.push(PushRecord.of(large));
                     HeadraceException e = failure(Kind.FULL, second::commit, "max_bytes is 1048576");
-                    assertTrue(((HeadraceException) e.getCause()).retryAfterMillis() > 0, "the master says how long");
+                    assertTrue(((HeadraceException) e.getCause()).retryAfterMillis() > 0, "the master must say after how long to retry");
                 }
             }
             assertEquals(0, master.visible("clicks"));
@@ -245,7 +245,7 @@ class PusherTest {
                 try (Socket s = stranger.accept()) {
                     InputStream in = s.getInputStream();
                     byte[] hello = in.readNBytes(8 + 16 + 32);
-                    s.getOutputStream().write(new byte[1 + 32 + 32]); // a nonce, and a proof that is none
+                    s.getOutputStream().write(new byte[1 + 32 + 32]); // a nonce, and a wrong proof
                     return java.util.Arrays.copyOf(hello, hello.length + in.readAllBytes().length);
                 } catch (java.io.IOException e) {
                     throw new IllegalStateException(e);
@@ -254,7 +254,7 @@ class PusherTest {
             Target t = Target.builder().master("127.0.0.1:" + stranger.getLocalPort()).token(token).build();
             failure(Kind.UNAVAILABLE, () -> Pusher.builder(t, "clicks").patience(Duration.ofMillis(1)).open(), "this is not our master", "nothing was sent to it");
             byte[] all = heard.get();
-            assertEquals(8 + 16 + 32, all.length, "nothing follows the hello");
+            assertEquals(8 + 16 + 32, all.length, "the client must send nothing after the hello");
             assertFalse(new String(all, java.nio.charset.StandardCharsets.ISO_8859_1).contains(token));
         }
     }
@@ -276,7 +276,7 @@ class PusherTest {
 
             push(at.tls(flink[0], flink[1], flink[2]).build());
             failure(Kind.DENIED, () -> push(at.tls(nobody[0], nobody[1], nobody[2]).build()), "needs pusher");
-            // A token over TLS is bound to the session's keys: here Conscrypt tells them.
+            // Over TLS a token's proof is bound to the keys of the session. Here Conscrypt exports them.
             push(at.tls(nobody[0], nobody[1], nobody[2]).tokenFile(pusher.toString()).build());
             failure(Kind.DENIED, () -> push(at.token("nobody-knows-this-one").build()), "does not accept this caller");
 
@@ -284,7 +284,7 @@ class PusherTest {
             Target.Builder bare = Target.builder().master(address);
             failure(Kind.DENIED, () -> push(bare.tls(stranger[0], stranger[1], stranger[2]).build()), "this is not our master", "the certificate of " + address);
             failure(Kind.UNAVAILABLE, () -> pushOnce(bare.tls(stranger[0], stranger[1], flink[2]).build()));
-            // The certificate is for 127.0.0.1 and not for this name.
+            // The certificate is for 127.0.0.1, not for this name.
             Target.Builder named = Target.builder().master(address.replace("127.0.0.1", "localhost")).tls(flink[0], flink[1], flink[2]);
             failure(Kind.DENIED, () -> push(named.build()), "this is not our master", "localhost");
             failure(Kind.DENIED, () -> push(named.tokenFile(pusher.toString()).build()), "this is not our master", "localhost");
@@ -294,7 +294,7 @@ class PusherTest {
         }
     }
 
-    /** With patience: on a very busy machine a handshake takes longer than the master waits for one. */
+    /** Tries again for a while, because on a very busy machine a handshake may take longer than the master waits. */
     private static void push(Target target) throws Exception {
         push(target, Duration.ofMinutes(5));
     }

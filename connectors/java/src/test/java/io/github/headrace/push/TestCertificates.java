@@ -25,7 +25,7 @@ public final class TestCertificates {
         return t;
     }
 
-    /** Files of a certificate, its key and its authority. */
+    /** The files of a certificate, of its key and of its authority. */
     public String[] issue(String name) throws Exception {
         keytool("-genkeypair", "-keystore", name + ".p12", "-alias", name, "-keyalg", "EC", "-dname", "CN=" + name, "-validity", "2");
         keytool("-certreq", "-keystore", name + ".p12", "-alias", name, "-file", name + ".csr");

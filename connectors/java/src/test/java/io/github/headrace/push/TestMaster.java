@@ -32,12 +32,12 @@ public final class TestMaster implements AutoCloseable {
         this.environment = environment;
     }
 
-    /** Starts one; flags are more flags of {@code headrace master}. */
+    /** Starts a master; flags are further flags of {@code headrace master}. */
     public static TestMaster start(String... flags) throws Exception {
         return start(Map.of(), flags);
     }
 
-    /** Starts one with more variables in its environment; its agent has them too. */
+    /** Starts a master with more variables in its environment. Its agent gets them, too. */
     public static TestMaster start(Map<String, String> environment, String... flags) throws Exception {
         TestMaster m = new TestMaster(Files.createTempDirectory("hr"), List.of(flags), environment);
         Files.createDirectory(m.state());
@@ -53,17 +53,17 @@ public final class TestMaster implements AutoCloseable {
         return bin;
     }
 
-    /** Its folder; the master's state lies in {@code state} below. */
+    /** The folder of the test; the master's state is in its folder {@code state}. */
     public Path dir() {
         return dir;
     }
 
-    /** The state folder: its address and its token lie there. */
+    /** The state folder, with the master's address and token. */
     public Path state() {
         return dir.resolve("state");
     }
 
-    /** How to reach it as its owner. */
+    /** How to reach the master as its owner. */
     public Target target() throws HeadraceException {
         return Target.builder().state(state().toString()).build();
     }
@@ -79,7 +79,7 @@ public final class TestMaster implements AutoCloseable {
         begin();
     }
 
-    /** Starts it (again), on any free port, unless flags name one. */
+    /** Starts the master, or starts it again, on any free port unless flags name one. */
     public void begin() throws Exception {
         List<String> command = new ArrayList<>(List.of(binary(), "master", "--state", state().toString(), "--http", "off", "--log-level", "warn"));
         if (!flags.contains("--listen")) {
@@ -101,12 +101,12 @@ public final class TestMaster implements AutoCloseable {
         }
     }
 
-    /** Stops the process where it stands, or lets it go on: kill -STOP, kill -CONT. */
+    /** Freezes the process, or lets it go on, with kill -STOP and kill -CONT. */
     public void freeze(boolean frozen) throws Exception {
         new ProcessBuilder("kill", frozen ? "-STOP" : "-CONT", Long.toString(process.pid())).start().waitFor();
     }
 
-    /** kill -9. */
+    /** Kills the master with kill -9. */
     public void kill() throws InterruptedException {
         process.destroyForcibly().waitFor();
     }
@@ -137,16 +137,16 @@ public final class TestMaster implements AutoCloseable {
         run("apply", "-f", spec.toString());
     }
 
-    /** Records of a dataset that are visible. */
+    /** The number of visible records of a dataset. */
     public long visible(String dataset) throws Exception {
         Matcher m = LISTED.matcher(run("describe", dataset, "-o", "json"));
         if (!m.find()) {
-            throw new IllegalStateException("describe does not say what is listed");
+            throw new IllegalStateException("the output of `dataset describe` does not name the number of listed records");
         }
         return Long.parseLong(m.group(1));
     }
 
-    /** Starts an agent of this machine; trainers use it. */
+    /** Starts an agent on this machine, for trainers. */
     public void agent() throws Exception {
         Path socket = dir.resolve("agent.sock");
         ProcessBuilder b = new ProcessBuilder(binary(), "agent", "--name", "a1", "--socket", socket.toString(), "--state", state().toString(), "--log-level", "warn")
@@ -173,9 +173,9 @@ public final class TestMaster implements AutoCloseable {
         "        stream.step()");
 
     /**
-     * Starts a trainer in Python that prints each row that it gets, as a tuple of the columns by
-     * name, into the file that is returned. It takes the place of the trainer that was started
-     * before. HEADRACE_PYTHON has the package headrace.
+     * Starts a trainer in Python that writes each row that it gets, as a tuple of the columns by
+     * name, into the returned file. It replaces the trainer that was started before.
+     * HEADRACE_PYTHON names a Python with the package headrace.
      */
     public Path trainer(String dataset) throws Exception {
         String python = System.getenv("HEADRACE_PYTHON");
@@ -194,7 +194,7 @@ public final class TestMaster implements AutoCloseable {
         return rows;
     }
 
-    /** Throws, with what the trainer said, if it has ended: its dataset stopped, so no row will come. */
+    /** Throws if the trainer has ended, with what it has printed: then no more rows will come. */
     public void checkTrainer() throws IOException {
         if (!trainer.isAlive()) {
             throw new IllegalStateException("the trainer has ended: " + Files.readString(trainerLog()));
@@ -219,10 +219,10 @@ public final class TestMaster implements AutoCloseable {
         trainer.waitFor();
     }
 
-    /** Waits until the trainer has ended well: it has read the dataset to its end. */
+    /** Waits until the trainer has ended without an error, and so has read the dataset to its end. */
     public void trainerEnded() throws Exception {
         if (!trainer.waitFor(LONGEST_WAIT_S, TimeUnit.SECONDS) || trainer.exitValue() != 0) {
-            throw new IllegalStateException("the trainer has not ended well: " + Files.readString(trainerLog()));
+            throw new IllegalStateException("the trainer has ended with an error, or not at all: " + Files.readString(trainerLog()));
         }
     }
 

@@ -16,7 +16,7 @@ import javax.tools.JavaCompiler;
 import javax.tools.StandardJavaFileManager;
 import javax.tools.ToolProvider;
 
-/** A page of docs/, whose programs run in tests as they stand there. */
+/** A page of docs/. Tests run its programs unchanged. */
 public final class TestPage {
     private final String text;
 
@@ -35,7 +35,7 @@ public final class TestPage {
         throw new IOException("no docs/" + name + " above " + Path.of("").toAbsolutePath());
     }
 
-    /** The first program in a language that contains a text. In it, the address and the token's file are those of a master. */
+    /** Returns the first program in a language that contains a text, with the address and the token file of a master put in. */
     public String program(String language, String with, TestMaster master) throws IOException {
         Matcher m = Pattern.compile("```" + language + "\n(.*?)```", Pattern.DOTALL).matcher(text);
         while (m.find()) {
@@ -44,7 +44,7 @@ public final class TestPage {
                     .replace("/etc/headrace/pusher.token", master.state().resolve("token").toString());
             }
         }
-        throw new IOException("no program in " + language + " with " + with);
+        throw new IOException("the page has no program in " + language + " that contains " + with);
     }
 
     /** Compiles statements as the body of a method with these parameters, in a folder, and calls it. */

@@ -32,7 +32,7 @@ public final class TestS3 implements AutoCloseable {
         PROPERTIES.forEach((name, property) -> System.setProperty(property, environment.get(name)));
     }
 
-    /** Starts one; the AWS SDK of this JVM finds it and its keys until it is closed. */
+    /** Starts a server. Until it is closed, the AWS SDK of this JVM finds it and its keys. */
     public static TestS3 start() throws IOException {
         String program = System.getenv("HEADRACE_SERVER_S3");
         if (program == null || !Files.isExecutable(Path.of(program))) {
@@ -49,14 +49,14 @@ public final class TestS3 implements AutoCloseable {
         return line;
     }
 
-    /** Variables with which a master keeps its chunks below a prefix of the bucket. */
+    /** Variables that make a master keep its chunks below a prefix of the bucket. */
     public Map<String, String> landing(String prefix) {
         Map<String, String> all = new HashMap<>(environment);
         all.put("HEADRACE_LANDING_STORAGE", "s3://lake/" + prefix);
         return all;
     }
 
-    /** Keys below a prefix. */
+    /** The keys below a prefix. */
     public List<String> list(String prefix) throws IOException {
         in.println("list lake/" + prefix);
         List<String> keys = new ArrayList<>();
@@ -69,7 +69,7 @@ public final class TestS3 implements AutoCloseable {
     @Override
     public void close() throws InterruptedException {
         PROPERTIES.values().forEach(System::clearProperty);
-        process.destroy(); // it removes its folder
+        process.destroy(); // on SIGTERM it removes its folder
         process.waitFor();
     }
 }

@@ -17,7 +17,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Chunks that this client puts into the bucket itself: a real master, a real S3 server. */
+/** Chunks that this client puts into the bucket itself, with a real master and a real S3 server. */
 @Timeout(value = 300, unit = TimeUnit.SECONDS) // only ends a hang
 class UploadTest {
     private static void fill(Transaction t, int n) throws Exception {
@@ -34,7 +34,7 @@ class UploadTest {
                 try (Pusher p = Pusher.builder(master.target(), "clicks").compression(c).upload().open()) {
                     Transaction t = p.begin("t-" + c);
                     int before = s3.list("java").size();
-                    master.freeze(true); // nothing can go through a master that stands still
+                    master.freeze(true); // so that no chunk can go through the master
                     Staged staged;
                     try {
                         fill(t, 1000);
@@ -95,7 +95,7 @@ class UploadTest {
                             throw new HeadraceException(Kind.UNAVAILABLE, "busy", null);
                         }
                         real.putNew(key, data);
-                        real.putNew(key, data); // its own earlier try: no error
+                        real.putNew(key, data); // a second time: its own earlier try is no error
                     }
 
                     @Override
@@ -149,12 +149,12 @@ class UploadTest {
                 assertEquals(100, pushedAtTheSecondTry(sends, Kind.INVALID, "has no partition").records());
                 assertEquals(1, uploads.layout().partitions());
                 assertEquals(1, sends.layout().partitions());
-                // Chunks that were put for the deleted dataset are still refused.
+                // A commit of chunks that were put for the deleted dataset is still refused.
                 HeadraceException e = assertThrows(HeadraceException.class, () -> uploads.commit(staged));
                 assertEquals(Kind.REFUSED, e.kind(), e.getMessage());
             }
             assertEquals(200, master.visible("clicks"));
-            assertEquals(1, opened.get()); // it is still the same bucket
+            assertEquals(1, opened.get()); // the pusher has opened the bucket only once
             assertEquals(1, closed.get());
         }
     }
@@ -197,7 +197,7 @@ class UploadTest {
         };
     }
 
-    /** A writer keeps only the locators of its chunks. They stay valid whatever happens to the trainers meanwhile. */
+    /** A writer keeps only the locators of its chunks. They stay valid, whatever happens to the trainers meanwhile. */
     @Test
     void whatWasPutBeforeARewindLandsOnceAfterIt() throws Exception {
         try (TestS3 s3 = TestS3.start(); TestMaster master = TestMaster.start(s3.landing("rewind"))) {
@@ -216,7 +216,7 @@ class UploadTest {
                 Transaction second = p.begin("second");
                 fill(second, 100);
                 Staged staged = second.stage();
-                master.endTrainer(); // the model outlives it
+                master.endTrainer(); // the shared model outlives its trainer
                 master.run("rewind", "default", "--to", "start", "--yes");
                 rows = master.trainer("clicks");
 

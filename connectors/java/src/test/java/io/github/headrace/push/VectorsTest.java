@@ -15,7 +15,7 @@ import java.nio.file.Path;
 import java.util.Base64;
 import org.junit.jupiter.api.Test;
 
-/** What api/vectors says holds in Java as in Go. */
+/** The Java client agrees with the vectors in api/vectors, as the Go code does. */
 class VectorsTest {
     private static JsonObject load(String name) throws Exception {
         return JsonParser.parseString(Files.readString(Path.of("../../api/vectors", name))).getAsJsonObject();
@@ -72,7 +72,7 @@ class VectorsTest {
         return e.isJsonNull() ? null : e.getAsString().isEmpty() ? new byte[0] : new java.math.BigInteger("01" + e.getAsString(), 16).toByteArray();
     }
 
-    /** BigInteger keeps the leading 01, so that zeros stay. */
+    /** Parses hex digits. A leading 01 is put before them, because BigInteger drops leading zeros. */
     private static byte[] unhex(JsonElement e) {
         byte[] b = hex(e);
         return b == null || b.length == 0 ? b : java.util.Arrays.copyOfRange(b, 1, b.length);

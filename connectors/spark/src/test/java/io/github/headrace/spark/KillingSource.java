@@ -19,8 +19,8 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The format headrace in a driver that ends with kill -9 before or after a commit, or commits
- * twice: HEADRACE_TEST_KILL is before:N, after:N or twice:N, where N is the epoch (0 for a batch).
+ * The format {@code headrace} in a driver that kills itself with kill -9 before or after a commit, or
+ * commits twice. HEADRACE_TEST_KILL is before:N, after:N or twice:N, where N is Spark's epoch (0 for a batch).
  */
 public final class KillingSource extends HeadraceSource {
     @Override
