@@ -1,8 +1,8 @@
 """Writes transactions into partition 0 of a topic, as another client does.
 
-Prints what a reader of committed records sees as one JSON list, while one
-transaction is open; after a line on standard input it commits that one and
-prints the list of all.
+While one transaction is open, it prints a JSON list of what a reader of committed
+records sees. After a line on standard input it commits that transaction and prints
+the list again, with its records.
 """
 
 import json
@@ -44,7 +44,7 @@ for i in range(4):
         one.commit_transaction(30)
     else:
         one.abort_transaction(30)
-# Interleaved: one is committed, two is taken back, plain records lie between.
+# Two transactions at the same time, with plain records in between: one is committed, two is aborted.
 for i in range(5):
     one.begin_transaction()
     two.begin_transaction()
@@ -58,7 +58,7 @@ for i in range(5):
     else:
         one.commit_transaction(30)
         two.abort_transaction(30)
-# The same producer keeps what comes after what it took back.
+# The same producer commits records after the ones that it has aborted.
 two.begin_transaction()
 write(two, 7, True)
 two.commit_transaction(30)

@@ -16,12 +16,18 @@ import org.apache.pulsar.common.schema.KeyValue;
 import org.apache.pulsar.common.schema.KeyValueEncodingType;
 
 /**
- * Send many SERVICE TOPIC COUNT: COUNT messages in all compressions, with batches by time, by key
- * and none. Send transactions SERVICE TOPIC COUNT: COUNT rounds of two committed messages, two
- * aborted ones and a plain one, in an order that changes. Send keys SERVICE TOPIC COUNT: COUNT times
- * a key of bytes, one of text, none, and a key and a value with a schema each. Send open SERVICE TOPIC COUNT: a plain
- * message, COUNT of a transaction and a plain one; it says "open", and commits or aborts when it is
- * told to.
+ * Sends messages in one of four ways:
+ *
+ * <ul>
+ *   <li>Send many SERVICE TOPIC COUNT: COUNT messages with each compression, in batches by time, in
+ *       batches by key, and without batches.
+ *   <li>Send transactions SERVICE TOPIC COUNT: COUNT rounds of two committed messages, two aborted ones
+ *       and a plain one, in changing order.
+ *   <li>Send keys SERVICE TOPIC COUNT: COUNT times a message with a key of bytes, one with a key of
+ *       text, one without a key, and one with a key and a value that each have a schema.
+ *   <li>Send open SERVICE TOPIC COUNT: a plain message, COUNT messages of a transaction, and a plain
+ *       one. It prints "open", and then commits or aborts as it is told on stdin.
+ * </ul>
  */
 public class Send {
     public static void main(String[] args) {
@@ -37,7 +43,7 @@ public class Send {
             } else {
                 transactions(client, args[2], count);
             }
-        } catch (Throwable e) { // the client's threads would keep the process alive
+        } catch (Throwable e) { // exit here, because the client's threads would keep the process alive
             e.printStackTrace();
             System.exit(1);
         }

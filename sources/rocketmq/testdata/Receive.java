@@ -9,15 +9,15 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Reads whole topics with the official client: Receive NAMESERVER FILE COUNT TOPIC... COUNT messages
- * are in all of them. It writes each message to FILE: topic, queue, offset, tags, keys and body.
+ * Reads whole topics with the official client: Receive NAMESERVER FILE COUNT TOPIC... The topics have
+ * COUNT messages together. It writes the topic, queue, offset, tags, keys and body of each to FILE.
  */
 public class Receive {
     public static void main(String[] args) {
         try {
             receive(args);
             System.exit(0);
-        } catch (Throwable e) { // the client's threads would keep the process alive
+        } catch (Throwable e) { // exit here, because the client's threads would keep the process alive
             e.printStackTrace();
             System.exit(1);
         }

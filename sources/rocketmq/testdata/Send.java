@@ -7,9 +7,9 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Sends messages to queue 0 of topics: Send NAMESERVER BROKER COUNT LENGTH BATCH, and then of each
- * topic its name and how bodies are compressed, or NONE. BATCH messages go in one request; only
- * single ones are compressed.
+ * Sends messages to queue 0 of topics: Send NAMESERVER BROKER COUNT LENGTH BATCH, and then for each
+ * topic its name and the compression of its bodies, or NONE. BATCH messages go in one request. The
+ * client compresses only single messages.
  */
 public class Send {
     public static void main(String[] args) {
@@ -18,7 +18,7 @@ public class Send {
                 send(args, args[i], args[i + 1]);
             }
             System.exit(0);
-        } catch (Throwable e) { // the client's threads would keep the process alive
+        } catch (Throwable e) { // exit here, because the client's threads would keep the process alive
             e.printStackTrace();
             System.exit(1);
         }
@@ -34,9 +34,9 @@ public class Send {
             producer.setCompressMsgBodyOverHowmuch(100);
             producer.setCompressType(CompressionType.of(compression));
         }
-        producer.setSendMsgTimeout(60000); // a busy machine is no failure
+        producer.setSendMsgTimeout(60000); // long enough for a busy machine
         producer.setMqClientApiTimeout(60000);
-        producer.setRetryTimesWhenSendFailed(0); // a message that was sent twice would be read twice
+        producer.setRetryTimesWhenSendFailed(0); // no retry, because a message that is sent twice is read twice
         producer.start();
         MessageQueue queue = new MessageQueue(topic, args[1], 0);
         int count = Integer.parseInt(args[2]);
