@@ -106,7 +106,7 @@ func TestATokenFileSaysWhatIsWrongAndNeverShowsAToken(t *testing.T) {
 		}
 		_, err := Lines(path)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v, want one with %q", text, err, want)
 		}
 		for _, word := range strings.Fields(text) {
 			if len(word) > 4 && err != nil && strings.Contains(err.Error(), word) && word != "space" {

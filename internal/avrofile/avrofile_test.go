@@ -233,7 +233,7 @@ func TestABlockHasNoMoreRecordsThanItsBytesHold(t *testing.T) {
 			t.Error(err)
 		}
 		if err := rows(nothing, codec, 1<<49, nil); err == nil || !strings.Contains(err.Error(), "has 562949953421312 records; if records may have no bytes, at most 65536 of a block are read") {
-			t.Error(err)
+			t.Errorf("got the error %v, want one with %q", err, "has 562949953421312 records; if records may have no bytes, at most 65536 of a block are read")
 		}
 		if err := rows(`"boolean"`, codec, 100, make([]byte, 100)); err != nil {
 			t.Error(err)

@@ -76,14 +76,14 @@ func TestASpecNeverHasAConnectionAndAnAddress(t *testing.T) {
 		"rocketmq: {connection: r, name_servers: [evil:9876], topic: a}",
 	} {
 		if _, err := parse(part); err == nil || !strings.Contains(err.Error(), "does not go with connection") {
-			t.Errorf("%s: %v", part, err)
+			t.Errorf("%s: got the error %v, want one with %q", part, err, "does not go with connection")
 		}
 	}
 	for _, text := range []string{
 		`{"name":"d","kafka":{"connection":"k","brokers":["evil:9092"],"topics":["a"]},"decode":{"format":"lines"}}`,
 	} {
 		if _, err := dataset.FromJSON([]byte(text)); err == nil || !strings.Contains(err.Error(), "does not go with an address") {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got the error %v, want one with %q", text, err, "does not go with an address")
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestASecretOfASpecGoesOnlyToBrokersThatTheOperatorLists(t *testing.T) {
 			listed := append(append([]string{"z:1"}, all[:missing]...), all[missing+1:]...)
 			_, _, err := (&Book{listed: listed}).resolve(spec, dataset.Opening{})
 			if err == nil || !strings.Contains(err.Error(), "--allow-broker "+all[missing]) {
-				t.Errorf("%s without %s: %v", part, all[missing], err)
+				t.Errorf("%s without %s: got the error %v, want one with %q", part, all[missing], err, "--allow-broker "+all[missing])
 			}
 		}
 		if _, o, err := (&Book{listed: all}).resolve(spec, dataset.Opening{}); err != nil || o.AllowedRoots != nil {
@@ -143,7 +143,7 @@ func TestALoginInClearTextIsRefusedOffLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := (&Book{listed: []string{"kafka-1:9092"}}).resolve(spec, dataset.Opening{}); err == nil || !strings.Contains(err.Error(), "in clear text") {
-		t.Errorf("a listed broker: %v", err)
+		t.Errorf("a listed broker: got the error %v, want one with %q", err, "in clear text")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestMistakesInConnectionsAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := b.Open(spec, dataset.Opening{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", part, err)
+			t.Errorf("%s: got the error %v, want one with %q", part, err, want)
 		}
 	}
 }

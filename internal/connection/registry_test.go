@@ -55,7 +55,7 @@ func TestARegistryIsReachedAsTheOperatorAllows(t *testing.T) {
 	t.Setenv("HEADRACE_REGISTRY", "")
 	b, _ = book(t, shelves)
 	if _, err := b.WithSchemas(topic(t, "registry: {connection: main}"), src, nil, nil); err == nil || !strings.Contains(err.Error(), "HEADRACE_REGISTRY is not set here") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "HEADRACE_REGISTRY is not set here")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestMistakesInConnectionsToARegistryAreNamed(t *testing.T) {
 		`x: {registry: {url: "https://r:1"}, kafka: {brokers: [a:1]}}`:      "a connection is of one kind",
 	} {
 		if _, err := book(t, text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got the error %v, want one with %q", text, err, want)
 		}
 	}
 }

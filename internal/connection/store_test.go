@@ -40,7 +40,7 @@ func TestABucketIsOpenedAsTheOperatorAllows(t *testing.T) {
 	}
 	t.Setenv("HEADRACE_LAKE", "")
 	if _, err := b.Objects("lake", "s3://lake/clicks", nil); err == nil || !strings.Contains(err.Error(), "HEADRACE_LAKE is not set here") {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want one with %q", err, "HEADRACE_LAKE is not set here")
 	}
 }
 

@@ -105,11 +105,11 @@ func TestWhatIsWrongWithABackfillIsNamedWithItsLine(t *testing.T) {
 			t.Fatalf("nothing was replaced: %q", c.replace)
 		}
 		if _, err := Parse([]byte(text), "clicks.yaml"); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q by %q: %v", c.replace, c.by, err)
+			t.Errorf("%q by %q: got the error %v, want one with %q", c.replace, c.by, err, c.want)
 		}
 	}
 	if _, err := Parse([]byte(strings.Replace(criteo, "decode:", "catch_up: in_order\ndecode:", 1)), ""); err == nil || !strings.Contains(err.Error(), "catch_up: \"in_order\": needs a backfill") {
-		t.Errorf("catch_up alone: %v", err)
+		t.Errorf("catch_up alone: got the error %v, want one with %q", err, "catch_up: \"in_order\": needs a backfill")
 	}
 }
 

@@ -58,14 +58,14 @@ func TestReadFileTakesARelativeRootFromItsOwnFolder(t *testing.T) {
 func TestLinesCountFromTheTopOfAFileWithSeveralDocuments(t *testing.T) {
 	_, err := Documents([]byte(relative+"---\nname: c\nfiles: {root: x}\ndecode: rwa\n"), "f.yaml", "/home/u")
 	if err == nil || !strings.Contains(err.Error(), `f.yaml:15: decode.format: "rwa"`) {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, `f.yaml:15: decode.format: "rwa"`)
 	}
 }
 
 func TestARelativeRootThatCanNotBeRewrittenSaysSo(t *testing.T) {
 	_, err := Documents([]byte("name: c\nfiles: {root: \"d\\x61ta\"}\ndecode: raw\n"), "f.yaml", "/home/u")
 	if err == nil || !strings.Contains(err.Error(), "f.yaml:2: files.root: \"data\": is relative, and is not written plainly") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "f.yaml:2: files.root: \"data\": is relative, and is not written plainly")
 	}
 }
 

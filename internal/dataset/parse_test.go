@@ -272,7 +272,7 @@ func TestParseAllReadsSeveralDocumentsAndRefusesOneNameTwice(t *testing.T) {
 	}
 	_, err = ParseAll([]byte("name: a\n"+doc+"---\nname: a\n"+doc), "x.yaml")
 	if err == nil || !strings.Contains(err.Error(), `x.yaml:5: name: "a": is used twice; the first is on line 1`) {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, `x.yaml:5: name: "a": is used twice; the first is on line 1`)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestALetterThatWasWrittenTwiceIsReadOnce(t *testing.T) {
 		t.Errorf("%+v, %v", r.All, err)
 	}
 	if err := r.Add([][]byte{[]byte("{}\n")}); err == nil || !strings.Contains(err.Error(), "a dead letter of dataset d cannot be read") {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want one with %q", err, "a dead letter of dataset d cannot be read")
 	}
 }
 
@@ -34,7 +34,7 @@ func TestLettersAreChosenByTheirIDs(t *testing.T) {
 		t.Errorf("%+v, %v", some, err)
 	}
 	if _, err := Choose(all, "d", []string{"d/p/0/0/3", "d/p/0/0/4"}); err == nil || !strings.Contains(err.Error(), "d/p/0/0/4") {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want one with %q", err, "d/p/0/0/4")
 	}
 }
 

@@ -46,6 +46,6 @@ func TestTwoDecodersOfTheSameColumnsFillOneFrame(t *testing.T) {
 
 	other := parse("name: a\nfiles: {root: /d}\ndecode: {format: csv, columns: [{name: id, path: 0, dtype: int32}, {name: tags, path: 1, dtype: string}]}\n")
 	if _, err := Compile(other, Beside(first)); err == nil || !strings.Contains(err.Error(), "same columns") {
-		t.Errorf("a decoder of other columns: %v", err)
+		t.Errorf("a decoder of other columns: got the error %v, want one with %q", err, "same columns")
 	}
 }

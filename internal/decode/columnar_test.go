@@ -199,7 +199,7 @@ func TestAFieldThatDoesNotFitIsToldOfTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := d.Append(b, rowsOfColumns(), 0, 10); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", column, err)
+			t.Errorf("%s: got the error %v, want one with %q", column, err, want)
 		}
 	}
 }

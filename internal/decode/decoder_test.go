@@ -254,7 +254,7 @@ func TestOnlyTheAskedColumnsAreMade(t *testing.T) {
 		t.Errorf("columns %v", got)
 	}
 	if _, err := Compile(parse(t, manyKinds), WithColumns([]string{"nope"})); err == nil || !strings.Contains(err.Error(), `no column "nope"; it has h, f, i`) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want one with %q", err, `no column "nope"; it has h, f, i`)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestAPathWithoutTheValueIsAnErrorOfTheFile(t *testing.T) {
 	}
 	d := compile(t, "format: tsv\nevent_time: $path.dt\ncolumns: [{name: x, path: 0, dtype: int64}]")
 	if err := d.In("dt=soon/a.tsv"); err == nil || !strings.Contains(err.Error(), `event_time ($path.dt): "soon" is not a time`) {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, `event_time ($path.dt): "soon" is not a time`)
 	}
 	if err := d.In("a.tsv"); err != nil {
 		t.Error(err)

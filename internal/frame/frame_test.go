@@ -190,7 +190,7 @@ func TestAPoolsBuildersGrowOnDemandAndSmallOnesAreDropped(t *testing.T) {
 func TestWhatDoesNotFitIsAnErrorAndNotAFrame(t *testing.T) {
 	l := layoutOf(t, someFields)
 	if _, err := NewBuilder(l, 1<<26); err == nil || !strings.Contains(err.Error(), "ask for fewer rows") {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want one with %q", err, "ask for fewer rows")
 	}
 	b, _ := NewBuilder(l, 10)
 	if _, err := b.Finish(Head{}, nil); err == nil {

@@ -66,7 +66,7 @@ func TestListenOffLoopbackWithoutTLSIsRefused(t *testing.T) {
 func TestDialOffLoopbackWithoutTLSIsRefused(t *testing.T) {
 	_, err := Dial(Target{Address: "10.0.0.1:7070"}, TLS{})
 	if err == nil || !strings.Contains(err.Error(), "--tls-ca") {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want one with %q", err, "--tls-ca")
 	}
 }
 
@@ -79,7 +79,7 @@ func TestAPortInUseNamesThePortAndTheFlag(t *testing.T) {
 	addr := l.Addr().String()
 	_, err = Listen(t.Context(), "gRPC", "--listen", addr, TLS{})
 	if err == nil || !strings.Contains(err.Error(), "--listen "+addr+": another process listens there already") {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want one with %q", err, "--listen "+addr+": another process listens there already")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestTheAddressFileIsFoundAndTakenAwayByItsOwnerOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadAddress(dir); err == nil || !strings.Contains(err.Error(), AddressFile) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want one with %q", err, AddressFile)
 	}
 }
 
@@ -164,10 +164,10 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 		t.Error("a certificate without its key, or the other way round, was accepted")
 	}
 	if _, err := (TLS{Cert: ours.Key, Key: ours.Key, CA: ours.CA}).Client(); err == nil || !strings.Contains(err.Error(), ours.Key) {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, ours.Key)
 	}
 	if _, err := (TLS{Cert: ours.Cert, Key: ours.Key, CA: ours.Key}).Client(); err == nil || !strings.Contains(err.Error(), "no PEM certificate") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "no PEM certificate")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestASocketPathIsShortEnoughForLinux(t *testing.T) {
 		t.Error(err)
 	}
 	if err := CheckSocketPath("/" + strings.Repeat("a", 107)); err == nil || !strings.Contains(err.Error(), "107") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "107")
 	}
 	t.Setenv("HEADRACE_AGENT", "")
 	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")

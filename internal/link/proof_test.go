@@ -151,7 +151,7 @@ func TestAProcessThatPassesForTheMasterLearnsNothing(t *testing.T) {
 	}()
 	err = asks(t, Target{Address: l.Addr().String(), Token: token}, TLS{})
 	if err == nil || !strings.Contains(err.Error(), "this is not our master") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "this is not our master")
 	}
 	if got := <-heard; len(got) != helloBytes || bytes.Contains(got, []byte(token)) {
 		t.Errorf("the process got %d bytes: %q", len(got), got)
@@ -182,7 +182,7 @@ func TestAProofCannotBeRelayed(t *testing.T) {
 		}
 	}()
 	if err := asks(t, Target{Address: l.Addr().String(), State: state}, TLS{}); err == nil || !strings.Contains(err.Error(), "this is not our master") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "this is not our master")
 	}
 }
 

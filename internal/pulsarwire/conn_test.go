@@ -337,7 +337,7 @@ func TestABrokerFromWhichNothingComesIsGivenUpAndOneThatAnswersPingsIsNot(t *tes
 			t.Fatal("the silent broker was not given up")
 		}
 		if _, err := await(t, r); err == nil || !strings.Contains(err.Error(), "nothing came") {
-			t.Error(err)
+			t.Errorf("got the error %v, want one with %q", err, "nothing came")
 		}
 	})
 }
@@ -399,7 +399,7 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	// Brokers that name each other for ever, and one that refuses.
 	first.lookup = func(asked) fields { return fields(nil).text(1, "pulsar://"+first.address()).number(3, 0) }
 	if _, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3); err == nil || !strings.Contains(err.Error(), "20 times") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "20 times")
 	}
 	first.lookup = func(asked) fields { return fields(nil).number(3, 2).number(6, 4).text(7, "not for you") }
 	_, err = c.Read(t.Context(), "persistent://a/b/c", 5, 3)

@@ -136,7 +136,7 @@ func TestAnswersOfARegistry(t *testing.T) {
 		}
 	}
 	if err := r.Learn(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "is this the address of a registry") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "is this the address of a registry")
 	}
 }
 
@@ -353,7 +353,7 @@ func TestIDsThatAreNotKnownAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Schema(7); err == nil || !strings.Contains(err.Error(), "is not in the registry") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "is not in the registry")
 	}
 	_, err := r.Schema(9) // nobody has asked for it
 	if _, ok := errors.AsType[*sources.Temporary](err); !ok {

@@ -67,11 +67,11 @@ func TestMessagesAreFoundByNameAndByNumbers(t *testing.T) {
 		}
 		for _, wrong := range [][]int{{2}, {0, 1}, {-1}, {1, 0}} {
 			if _, err := p.ByIndexes(wrong...); err == nil || !strings.Contains(err.Error(), "it defines shop.Click, shop.Other") {
-				t.Errorf("%d: %v: %v", i, wrong, err)
+				t.Errorf("%d: %v: got the error %v, want one with %q", i, wrong, err, "it defines shop.Click, shop.Other")
 			}
 		}
 		if _, err := p.Message("shop.Nobody"); err == nil || !strings.Contains(err.Error(), `no message "shop.Nobody"; it defines shop.Click, shop.Other`) {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("%d: got the error %v, want one with %q", i, err, `no message "shop.Nobody"; it defines shop.Click, shop.Other`)
 		}
 	}
 	if m, err := described2.Message("shop.User"); err != nil || m.Fields().Len() != 1 {
@@ -81,16 +81,16 @@ func TestMessagesAreFoundByNameAndByNumbers(t *testing.T) {
 
 func TestProtobufSchemasThatCannotBeReadAreNamed(t *testing.T) {
 	if _, err := ParseProto(clickProto); err == nil || !strings.Contains(err.Error(), `imports "shop/user.proto", which is not among the schemas that it refers to`) {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, `imports "shop/user.proto", which is not among the schemas that it refers to`)
 	}
 	if _, err := ParseProto(userProto, ProtoFile{"x.proto", "nonsense"}); err == nil || !strings.Contains(err.Error(), `a schema that it refers to, "x.proto": the Protobuf schema cannot be read`) {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, `a schema that it refers to, "x.proto": the Protobuf schema cannot be read`)
 	}
 	round := func(path string) (string, error) {
 		return `import "` + map[string]string{"a": "b", "b": "a"}[path] + `";`, nil
 	}
 	if _, err := OpenProto(`import "a";`, round); err == nil || !strings.Contains(err.Error(), "which imports it") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "which imports it")
 	}
 	for text, want := range map[string]string{
 		"message {": "syntax error",
@@ -113,7 +113,7 @@ func TestProtobufSchemasThatCannotBeReadAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ParseDescriptors(alone); err == nil || !strings.Contains(err.Error(), "--include_imports") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "--include_imports")
 	}
 }
 

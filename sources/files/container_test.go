@@ -231,7 +231,7 @@ func TestAnAvroFileThatIsNotWhatItWasIsNamed(t *testing.T) {
 		}
 		_, err = longsOf(t, s, segs[0], 0, 200, 0)
 		if err == nil || !strings.Contains(err.Error(), "a.avro") {
-			t.Errorf("%s: %v", harm, err)
+			t.Errorf("%s: got the error %v, want one with %q", harm, err, "a.avro")
 		}
 	}
 }

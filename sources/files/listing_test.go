@@ -154,7 +154,7 @@ func TestALinkOutOfTheRootIsRefusedWhereverItIsMet(t *testing.T) {
 			s := lineSource(t, Options{Spec: spec(dir, path)})
 			_, err := s.Segments(t.Context(), s.partition, -1, 10)
 			if err == nil || !strings.Contains(err.Error(), name+" leads out of root") {
-				t.Errorf("%s by %s: %v", name, path, err)
+				t.Errorf("%s by %s: got the error %v, want one with %q", name, path, err, name+" leads out of root")
 			}
 		}
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -168,7 +168,7 @@ func TestALinkOutOfTheRootIsRefusedWhereverItIsMet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readRange(t, s, segs[0], 0, 1); err == nil || !strings.Contains(err.Error(), "a leads out of root") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "a leads out of root")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestLinksInsideTheRootAreFollowedButNotInCircles(t *testing.T) {
 	}
 	s = lineSource(t, Options{Spec: spec(dir)})
 	if _, err := s.Segments(t.Context(), s.partition, -1, 10); err == nil || !strings.Contains(err.Error(), "/again: is a symbolic link to a folder that it lies in") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "/again: is a symbolic link to a folder that it lies in")
 	}
 }
 
@@ -200,7 +200,7 @@ func TestWhatIsNoTextIsRefusedByName(t *testing.T) {
 		dir := tree(t, map[string]string{"x.csv": content})
 		s := lineSource(t, Options{Spec: spec(dir)})
 		if _, err := s.Segments(t.Context(), s.partition, -1, 10); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("%q: got the error %v, want one with %q", content, err, want)
 		}
 		raw := lineSource(t, Options{Spec: spec(dir), Framing: Framing{Kind: Whole}})
 		if n := len(sourcetest.Segments(t, raw, raw.partition, 10)); n != 1 {
@@ -214,7 +214,7 @@ func TestAPipeIsRefusedAndNeverWaitedFor(t *testing.T) {
 	mkfifo(t, dir+"/pipe")
 	s := lineSource(t, Options{Spec: spec(dir)})
 	if _, err := s.Segments(t.Context(), s.partition, -1, 10); err == nil || !strings.Contains(err.Error(), "pipe: is a named pipe, not a file; leave it out of files.paths") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "pipe: is a named pipe, not a file; leave it out of files.paths")
 	}
 }
 
@@ -247,11 +247,11 @@ func TestKnownSegmentsOfAnotherRootAreRefused(t *testing.T) {
 	known := sourcetest.Segments(t, s, s.partition, 10)
 	o := Options{Dataset: "clicks", Spec: spec(dir + "/sub"), Framing: Framing{Kind: Lines}, AllowedRoots: []string{dir}, Known: known}
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "was listed under root "+dir) {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "was listed under root "+dir)
 	}
 	o.Spec, o.Known = spec(dir), append(known, known...)
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "segment 0 is known twice") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "segment 0 is known twice")
 	}
 }
 
@@ -264,7 +264,7 @@ func TestListingGoesNoFurtherThanItIsAsked(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := s.Segments(t.Context(), s.partition, 0, 1); err == nil || !strings.Contains(err.Error(), "b: is compressed") {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got the error %v, want one with %q", err, "b: is compressed")
 		}
 	}
 	b, err := s.Bounds(t.Context(), []sources.PartitionID{s.partition})
@@ -334,7 +334,7 @@ func TestTheHeaderLineIsNoRecordAndIsTold(t *testing.T) {
 	}
 	s := one(t, []byte(strings.Repeat("x", maxHeader+1)), Framing{Kind: Lines, Header: true}, defaultBlocks)
 	if _, err := s.Segments(t.Context(), s.partition, -1, 10); err == nil || !strings.Contains(err.Error(), "its header line does not end within 1048576 bytes") {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, "its header line does not end within 1048576 bytes")
 	}
 }
 
@@ -347,6 +347,6 @@ func TestAFileThatHoldsNoWholeNumberOfRecordsIsRefusedWhenItIsListed(t *testing.
 	_, err := s.Segments(t.Context(), s.partition, -1, 10)
 	want := "rows.bin: has 1001 bytes, which are 2 records of 500 bytes and 1 bytes more: is decode.record_size right?"
 	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want one with %q", err, want)
 	}
 }

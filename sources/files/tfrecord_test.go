@@ -120,15 +120,15 @@ func TestALengthThatNobodyCanHaveIsAnError(t *testing.T) {
 func TestAFileThatIsNoTFRecordIsTold(t *testing.T) {
 	s := one(t, []byte("label,user\n1,ann\n2,bob\n"), Framing{Kind: TFRecord, EmptyLines: true}, defaultBlocks)
 	if _, err := listAll(t, s); err == nil || !strings.Contains(err.Error(), "or is no TFRecord file") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "or is no TFRecord file")
 	}
 	s = one(t, packGzip(t, 1, tfrecord.Append(nil, []byte("x"))), Framing{Kind: TFRecord, EmptyLines: true}, defaultBlocks)
 	if _, err := listAll(t, s); err == nil || !strings.Contains(err.Error(), "set files.compression: gzip") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "set files.compression: gzip")
 	}
 	s = one(t, tfrecord.Append(nil, []byte("some data")), Framing{Kind: Lines, Text: true}, defaultBlocks)
 	if _, err := listAll(t, s); err == nil || !strings.Contains(err.Error(), "set decode.format: tfrecord") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "set decode.format: tfrecord")
 	}
 }
 

@@ -137,7 +137,7 @@ func TestADamagedBatchIsNeverReadAsRecords(t *testing.T) {
 	old := bytes.Clone(whole)
 	old[16] = 1
 	if _, err := walk(old, anyRecord, 1<<20); err == nil || !strings.Contains(err.Error(), "message format 1") {
-		t.Errorf("an old format: %v", err)
+		t.Errorf("an old format: got the error %v, want one with %q", err, "message format 1")
 	}
 }
 

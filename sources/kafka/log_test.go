@@ -328,7 +328,7 @@ func TestStartAndEndMayBeTimesAndOffsets(t *testing.T) {
 	defer s.Close()
 	r, _ := one(t, openFor(t, options(b, topic)))
 	if _, err := s.Segments(t.Context(), r.Partition, -1, 1); err == nil || !strings.Contains(err.Error(), "101") {
-		t.Errorf("an end above the head: %v", err)
+		t.Errorf("an end above the head: got the error %v, want one with %q", err, "101")
 	}
 }
 
@@ -371,7 +371,7 @@ func TestNewPartitionsAreListedAndATopicThatIsNotThereIsNamed(t *testing.T) {
 	}
 	missing := openFor(t, options(b, "no-such-topic"))
 	if _, err := missing.Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-topic") {
-		t.Errorf("a topic that is not there: %v", err)
+		t.Errorf("a topic that is not there: got the error %v, want one with %q", err, "no-such-topic")
 	}
 }
 
@@ -426,7 +426,7 @@ func TestBrokersOfAnotherClusterAreTold(t *testing.T) {
 	p.cluster = "another-cluster"
 	r.Partition = p.id()
 	if _, err := s.Open(t.Context(), r, at(r), p.locator()); err == nil || !strings.Contains(err.Error(), "another-cluster") {
-		t.Errorf("a range of another cluster: %v", err)
+		t.Errorf("a range of another cluster: got the error %v, want one with %q", err, "another-cluster")
 	}
 	o := options(b, topic)
 	planned := openWithCleanup(t, o, []sources.Segment{{End: 10, Sealed: true, Locator: p.locator(), Name: p.String()}})

@@ -139,7 +139,7 @@ func TestASequenceOfACompactedTopicIsRefused(t *testing.T) {
 		topic := newTopic(t, b, 1, map[string]string{"cleanup.policy": policy})
 		_, err := openWhole(t, b, nil, topic).Partitions(t.Context())
 		if err == nil || !strings.Contains(err.Error(), topic+" is compacted") {
-			t.Errorf("%s: it says %v", policy, err)
+			t.Errorf("%s: got the error %v, want one with %q", policy, err, topic+" is compacted")
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 	ask(1)
 	refuse.Store(1)
 	if _, err := s.Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "pulsar.auth") {
-		t.Error(err)
+		t.Errorf("got the error %v, want one with %q", err, "pulsar.auth")
 	}
 	ask(2)
 	lives.Store(int64(tokenEarly/time.Second) - 1) // a token counts as expired at once

@@ -78,7 +78,7 @@ func TestAPartitionThatFailsStopsNoOtherMove(t *testing.T) {
 		}
 	}
 	if err := s.Commit(t.Context(), []sources.Mark{{Partition: "pulsar:public/default/other@1"}}); err == nil || !strings.Contains(err.Error(), "not a partition of dataset test") {
-		t.Errorf("moving the subscription of another topic: %v", err)
+		t.Errorf("moving the subscription of another topic: got the error %v, want one with %q", err, "not a partition of dataset test")
 	}
 	if p, err := parsePartition(id("t")); err != nil || p.id() != id("t") {
 		t.Errorf("%v, %v", p, err)

@@ -160,7 +160,7 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	}
 	tells(t, b, topic, "a broker was killed", func(r remoting.Route) bool { _, runs := r.Broker("b1"); return !runs })
 	if _, err := openFor(t, o).Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "b1") {
-		t.Errorf("listing without a broker that the spec names: %v", err)
+		t.Errorf("listing without a broker that the spec names: got the error %v, want one with %q", err, "b1")
 	}
 
 	killed, frozen, thawed, before := false, false, false, 0

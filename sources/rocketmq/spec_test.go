@@ -53,7 +53,7 @@ func TestAWrongSpecIsToldByFieldAndReason(t *testing.T) {
 		"name_servers: [\"mq:9876\"], group: \"a b\"":            "rocketmq.group",
 	} {
 		if _, err := parse(strings.Replace(good, "name_servers: [\"mq:9876\"]", change, 1)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: it says %v", change, err)
+			t.Errorf("%s: got the error %v, want one with %q", change, err, want)
 		}
 	}
 }
