@@ -73,7 +73,7 @@ class Stream:
 
 
 class Agent:
-    """Serves `total` records to whoever comes, in frames of at most `per_frame` batches."""
+    """Serves `total` records to each trainer that connects, in frames of at most `per_frame` batches."""
 
     def __init__(
         self,

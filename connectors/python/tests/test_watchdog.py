@@ -106,7 +106,7 @@ def test_a_late_answer_of_an_agent_whose_session_is_good_ends_nobody() -> None:
     assert not dog.expired(104.9, connected=True)
 
 
-def test_where_late_work_reaches_no_checkpoint_a_short_silence_ends_nobody() -> None:
+def test_if_late_work_cannot_reach_a_checkpoint_a_short_silence_ends_no_trainer() -> None:
     dog = Watchdog(5.0, 100.0, shared=False)
     dog.sent(101.0)
     dog.answered(101.0, 0.4)

@@ -70,7 +70,7 @@ def test_a_job_that_was_killed_as_a_whole_and_starts_again_at_once_restores(job:
     assert ids == sorted(set(range(n)) - set(ids_of(job, saved.cut).tolist()))
 
 
-def test_where_others_live_on_nothing_is_restored(job: Any) -> None:
+def test_while_other_trainers_still_run_nothing_is_restored(job: Any) -> None:
     job.write(20_000)
     job.up("--model", "shared")
     job.apply()
