@@ -12,7 +12,7 @@ func TestABatchThatIsUsedAgainHasNoColumns(t *testing.T) {
 	b := sources.Batch{Arena: []byte("a"), Recs: make([]sources.Record, 1), Columns: make([]sources.Column, 2), FirstRow: 1, Rows: 2, End: 3}
 	b.Reset()
 	if len(b.Arena)+len(b.Recs)+len(b.Columns)+b.Len() != 0 || b.FirstRow != 0 || b.End != 0 {
-		t.Errorf("%+v", b)
+		t.Errorf("after Reset something is left in the batch: %+v", b)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestTokensAreMadeOnceAndForTheirOwnerAlone(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Private(filepath.Join(dir, "none")); !errors.Is(err, ErrNoToken) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, ErrNoToken)
 	}
 }
 

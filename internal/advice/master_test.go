@@ -47,7 +47,7 @@ func TestAMastersErrorSaysWhatToDo(t *testing.T) {
 		}
 	}
 	if err := FromMaster(status.Error(codes.Canceled, "context canceled"), link.Target{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
 	own := errors.New("made by this process")
 	if FromMaster(own, link.Target{}) != own || FromMaster(nil, link.Target{}) != nil {

@@ -172,7 +172,7 @@ func TestLocatorsAndKeysSayWhatTheyWereMadeOf(t *testing.T) {
 		t.Error(err)
 	}
 	if key.Transaction != TransactionSum("sink/4/17") || key.PartitionID() != "landing:s0me/3" {
-		t.Errorf("%+v", key)
+		t.Errorf("the key names another transaction or partition: %+v", key)
 	}
 	for n := range l.String() {
 		if _, _, err := ParseLocator(l.String()[:n]); err == nil {

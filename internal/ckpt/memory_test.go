@@ -52,7 +52,7 @@ func TestTheListShowsWhatLiesInMemoryOfThisNode(t *testing.T) {
 	var out bytes.Buffer
 	WriteList(&out, views, dir, false)
 	if text := out.String(); !strings.Contains(text, "memory of gpu-7, rank 1") || !strings.Contains(text, "150") || !strings.Contains(text, "rank-1-slot-0") {
-		t.Error(text)
+		t.Errorf("the list does not show the slot in memory:\n%s", text)
 	}
 	if views, err := InMemory(root, dir, nil); err != nil || len(views) != 0 {
 		t.Errorf("another folder: %+v, %v", views, err)

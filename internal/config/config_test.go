@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	if c.Job != "default" || c.Model != "shared" || c.Listen != "127.0.0.1:7070" || c.SessionTTL != 5*time.Second ||
 		c.State != "/state/headrace/default" || c.Socket != "/run/u/headrace/default.sock" || c.Buffer != 512<<20 ||
 		c.LogLevel != slog.LevelInfo || c.Output != "table" || c.From("job") != "" {
-		t.Errorf("%+v", c)
+		t.Errorf("the defaults are %+v", c)
 	}
 }
 
@@ -59,10 +59,10 @@ func TestFlagsGoBeforeEnvironmentBeforeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Job != "from-file" || c.SessionTTL != 8*time.Second || c.Master != "10.0.0.3:3" {
-		t.Errorf("%+v", c)
+		t.Errorf("a flag must win over a variable, and that over the file: %+v", c)
 	}
 	if !strings.HasSuffix(c.From("job"), "c.yaml:2") || c.From("session_ttl") != "HEADRACE_SESSION_TTL" || c.From("master") != "--master" {
-		t.Errorf("%v", c.from)
+		t.Errorf("the origins of the values are %v", c.from)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestADatasetWithABackfillHasTwoInputs(t *testing.T) {
 		t.Errorf("%v\n%s\n%s", err, text, other)
 	}
 	if d := Diff(s, again); len(d) != 0 {
-		t.Errorf("%v", d)
+		t.Errorf("the spec differs after it was read from its own JSON: %v", d)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestABackfillOfTheSameFormatNeedsNoDecode(t *testing.T) {
 	s := mustParse(t, "name: a\nbackfill: {files: {root: /d}}\ncatch_up: newest_first\nkafka: {brokers: [k:9092], topic: a, end: never}\n"+
 		"decode: {format: json, event_time: /at, columns: [{name: x, path: /x, dtype: int64}]}\n")
 	if d := s.Inputs()[0].Decode; d.Format != "json" || len(d.Columns) != 1 || d.EventTime != "/at" || s.CatchUp.Order != CatchUpNewestFirst {
-		t.Errorf("%+v", d)
+		t.Errorf("the history is decoded as %+v", d)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 	}
 	for _, c := range Diff(plain, s) {
 		if !c.Compatible || c.Field != "catch_up.drop_older_than" {
-			t.Errorf("%+v", c)
+			t.Errorf("the change must be one of catch_up.drop_older_than, and compatible: %+v", c)
 		}
 	}
 	for text, want := range map[string]string{
@@ -215,6 +215,6 @@ func TestTheHistorysFolderIsRelativeToTheSpecsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := docs[0].Spec.Folders(); len(f) != 1 || f[0] != filepath.Join(dir, "history") {
-		t.Errorf("%v", f)
+		t.Errorf("the folders are %v, want only the one next to the spec's file", f)
 	}
 }

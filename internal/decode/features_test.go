@@ -196,7 +196,7 @@ columns:
 		t.Errorf("got %v, want %v", got, "[9 9 1] [[1 2] [] []]")
 	}
 	if got := fmt.Sprint(d.Errors()); got != "[{$value 1} {x 1} {l 1}]" {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, "[{$value 1} {x 1} {l 1}]")
 	}
 }
 

@@ -115,10 +115,10 @@ func TestOnErrorDefaultReplacesWhatThePathSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cells(t, f, "h"); !slices.Equal(got, []string{"9", "9", "9"}) {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, []string{"9", "9", "9"})
 	}
 	if got := fmt.Sprint(d.Errors()); got != "[{x 1} {h 3}]" {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, "[{x 1} {h 3}]")
 	}
 }
 

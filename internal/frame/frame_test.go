@@ -118,7 +118,7 @@ func TestAFrameHoldsTheRowsThatTheBuilderGot(t *testing.T) {
 		f := finished(t, b, head, span)
 		expectRows(t, f, 7, 7+rows)
 		if f.Spans[0] != span || f.FirstBatch != 5 || f.Batches != (rows+9)/10 || f.Last != (rows == 1) || string(f.Names) != string(head.Names) {
-			t.Fatalf("%+v", f)
+			t.Fatalf("the frame was read as %+v", f)
 		}
 		b.Reset()
 	}
@@ -254,7 +254,7 @@ func FuzzRead(f *testing.F) {
 		got, err := Read(l, payload)
 		if err != nil {
 			if !errors.Is(err, ErrFrame) {
-				t.Fatal(err)
+				t.Fatalf("got the error %v, want %v", err, ErrFrame)
 			}
 			return
 		}
@@ -279,6 +279,6 @@ func TestAFrameWithoutRowsIsOneEmptyBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Rows != 0 || f.Batches != 1 || f.FirstBatch != 7 || len(f.Columns) != len(l.Columns) {
-		t.Errorf("%+v", f)
+		t.Errorf("a frame without rows was read as %+v, want one empty batch", f)
 	}
 }

@@ -37,7 +37,7 @@ func TestAControlMessageIsReadAsItWasWritten(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if !bytes.Contains(payload, []byte(`"incarnation":"0123456789abcdef"`)) || !bytes.Contains(payload, []byte(`"spans":[[1,2,18446744073709551615,4,5,6,7,8,9223372036854775807],[1,2,3,4,5,6,7,8,9,10,-11,12]]`)) {
-		t.Errorf("%s", payload)
+		t.Errorf("the payload lacks the incarnation or the spans: %s", payload)
 	}
 	if h, payload, err = ReadControl(r, &buf); err != nil || h.Type != TypeCredit || h.Number != 2 || len(payload) != 0 {
 		t.Fatal(h, payload, err)

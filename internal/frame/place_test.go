@@ -139,6 +139,6 @@ func TestUsesGoOverTheWire(t *testing.T) {
 	var b [FrameAtSize]byte
 	(&FrameAt{Use: Use{1, 2}, Offset: 3, Length: 4}).Put(b[:])
 	if want := []uint32{1, 2, 3, 0, 4, 0}; !reflect.DeepEqual(View[uint32](b[:]), want) {
-		t.Errorf("%v", b)
+		t.Errorf("the uses are written as %v, want the numbers %v", b, want)
 	}
 }

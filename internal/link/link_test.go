@@ -86,7 +86,7 @@ func TestAPortInUseNamesThePortAndTheFlag(t *testing.T) {
 func TestTheAddressFileIsFoundAndTakenAwayByItsOwnerOnly(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadAddress(dir); !errors.Is(err, ErrNoMaster) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want %v", err, ErrNoMaster)
 	}
 	if got := (Target{State: dir}).String(); got != DefaultMaster {
 		t.Fatalf("got %v, want %v", got, DefaultMaster)
@@ -103,7 +103,7 @@ func TestTheAddressFileIsFoundAndTakenAwayByItsOwnerOnly(t *testing.T) {
 	}
 	RemoveAddress(dir, "127.0.0.1:1234")
 	if _, err := ReadAddress(dir); !errors.Is(err, ErrNoMaster) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want %v", err, ErrNoMaster)
 	}
 	if err := os.WriteFile(filepath.Join(dir, AddressFile), []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)

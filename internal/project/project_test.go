@@ -95,7 +95,7 @@ func TestAFolderAlwaysGetsTheSameJob(t *testing.T) {
 		t.Errorf("after the others are gone, %s has job %s, want %s as before (%v)", last, again, jobs[last], err)
 	}
 	if !seen["clicks"] || !seen["ads-clicks"] {
-		t.Errorf("%v", jobs)
+		t.Errorf("the folders got the jobs %v, want clicks and ads-clicks among them", jobs)
 	}
 }
 
@@ -106,12 +106,12 @@ func TestAJobsNameIsLegalWhateverTheFolderIsCalled(t *testing.T) {
 		}
 	}
 	if got := Another("/a/ads", "ads"); got != "ads-2" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "ads-2")
 	}
 	if got := Another("/a/ads", "clicks"); got != "ads" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "ads")
 	}
 	if got := joined("ads", strings.Repeat("w", config.LongestName), "12345678"); len(got) != config.LongestName || !strings.HasSuffix(got, "w-12345678") {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want a name of the greatest length with the whole suffix", got)
 	}
 }

@@ -269,7 +269,7 @@ func TestAReaderBeginsWithItsEntryAndEndsWithItsTopic(t *testing.T) {
 		t.Fatal(e, err)
 	}
 	if _, err := await(t, r); !errors.Is(err, ErrMoved) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, ErrMoved)
 	}
 	r.Close(t.Context())
 }
@@ -464,7 +464,7 @@ func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 	c := newTestClient(t, Config{Service: b.address(), Auth: auth, AnswerWithin: 10 * time.Millisecond})
 	connect := func() {
 		if _, err := c.connect(t.Context(), address{host: b.address()}); !errors.Is(err, errNoSecret) {
-			t.Error(err)
+			t.Errorf("got the error %v, want %v", err, errNoSecret)
 		}
 	}
 	for asked := false; !asked; { // try again: on a slow machine the time may be over before the text is asked for
@@ -490,7 +490,7 @@ func TestALoginThatNeverComesHoldsNothingUp(t *testing.T) {
 	<-auth.asked
 	c.Close()
 	if err := <-ended; !errors.Is(err, errClosed) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, errClosed)
 	}
 
 	auth = &never{make(chan struct{}, 100), auth.end}
@@ -525,6 +525,6 @@ func TestARefusedLoginAndACancelledCallEndAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
 	if _, err := c.Read(ctx, "persistent://a/b/c", 5, 3); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
 }

@@ -133,7 +133,7 @@ func TestAnInputThatBreaksCommitsNothingMore(t *testing.T) {
 	}
 	d.failing = errors.New("refused")
 	if err := u.Run(t.Context(), d, strings.NewReader("d\ne\n")); !errors.Is(err, d.failing) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want %v", err, d.failing)
 	}
 }
 

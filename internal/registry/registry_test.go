@@ -105,7 +105,7 @@ func TestWhoLeavesDoesNotTakeTheAnswerFromOthers(t *testing.T) {
 	go func() { first <- r.Learn(leaving, 7) }()
 	leave()
 	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
 	go func() { second <- r.Learn(t.Context(), 7) }()
 	close(s.hold)

@@ -85,7 +85,7 @@ func TestErrorsAreCountedByFieldWithTheirLine(t *testing.T) {
 	}
 	if c.Records != 4 || c.Bad != 3 || len(c.Fields) != 2 || c.Fields[0].Column != "number" || c.Fields[0].Errors != 2 || c.Fields[0].Rate != 0.5 ||
 		!strings.HasPrefix(c.Fields[0].Example, "a.tsv:2: record at offset 6") || c.Fields[1].Column != "label" {
-		t.Errorf("%+v", c)
+		t.Errorf("the check counted %+v", c)
 	}
 	if c, err = Check(t.Context(), spec, open, 1); err != nil || c.Records != 1 || c.Bad != 0 {
 		t.Errorf("the first record alone: %+v, %v", c, err)
@@ -104,7 +104,7 @@ func TestARecordThatCannotBeReadIsCountedAndPassed(t *testing.T) {
 	}
 	if c.Records != 5 || c.Bad != 3 || len(c.Fields) != 1 || c.Fields[0].Errors != 3 || c.Fields[0].Column != "" ||
 		!strings.HasPrefix(c.Fields[0].Example, "the record at a.tsv offset 0 is longer than max_record 100 bytes") {
-		t.Errorf("%+v", c)
+		t.Errorf("the check counted %+v, want one record over the limit", c)
 	}
 	if c, err = Check(t.Context(), spec, open, 2); err != nil || c.Records != 2 || c.Bad != 1 {
 		t.Errorf("the first two: %+v, %v", c, err)

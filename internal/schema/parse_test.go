@@ -18,7 +18,7 @@ func TestNamesOfAvroAreFoundAsItsSpecificationSays(t *testing.T) {
 	a := s.Avro
 	if a.Name != "shop.A" || a.Fields[0].Type.Branches[1] != a || a.Field("kind").Type != a.Field("again").Type || a.Field("length").Type != a.Field("more").Type ||
 		a.Field("size").Type.Name != "shop.Size" || a.Field("deep").Type.Logical != TimestampNanos || a.Field("price").Type.Logical != None || a.Field("none") != nil {
-		t.Errorf("%+v", a)
+		t.Errorf("the schema was read as %+v", a)
 	}
 }
 

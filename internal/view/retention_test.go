@@ -8,7 +8,7 @@ func TestARecordThatIsGoneHasNoTimeLeft(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := gone.text(); got != "deleted !" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "deleted !")
 	}
 	there := &Retention{Label: "clicks/2", By: "age", Seconds: 7500, Records: 40}
 	if got, want := there.sentence("records"), "the oldest needed record for 2h5m at least, by age; 40 before it; nearest in clicks/2"; got != want {

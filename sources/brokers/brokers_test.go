@@ -145,7 +145,7 @@ func TestTheFirstOfAPartitionsNamesCounts(t *testing.T) {
 func TestTheEndOfAConnectionIsNotTheEndOfARange(t *testing.T) {
 	err := fmt.Errorf("reading: %w", io.EOF)
 	if got := NotTheEnd(err); errors.Is(got, io.EOF) || got.Error() != err.Error() {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, which must keep its text and not be io.EOF", got)
 	}
 }
 
@@ -198,6 +198,6 @@ func TestWhereAPartitionEndsIsFoundOnce(t *testing.T) {
 	}
 	failed := errors.New("the broker is gone")
 	if _, err := s.After("q", -1, 1, func() error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want %v", err, failed)
 	}
 }

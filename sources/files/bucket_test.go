@@ -375,11 +375,11 @@ func TestAnObjectThatIsReplacedWhileItIsReadIsNamed(t *testing.T) {
 	}
 	changed, ok := errors.AsType[*sources.Changed](err)
 	if !ok || changed.Name != "f" || !strings.Contains(changed.What, "another object in its place: ETag ") {
-		t.Errorf("%v", err)
+		t.Errorf("reading a replaced object returns %v, want an error with its ETag", err)
 	}
 	m.remove(t, "f")
 	if _, err := s.Open(t.Context(), r, sources.Position{}, segments[0].Locator); !errors.As(err, new(*sources.Truncated)) {
-		t.Errorf("%v", err)
+		t.Errorf("opening a deleted object returns %v, want Truncated", err)
 	}
 }
 
@@ -447,7 +447,7 @@ func TestAReaderThatGivesUpDoesNotWaitForTheBucket(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := c.Next(ctx, &sources.Batch{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}
 	if err := errors.Join(c.Close(), s.Close()); err != nil { // ends the hanging request
 		t.Error(err)

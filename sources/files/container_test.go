@@ -267,7 +267,7 @@ func TestARowOverTheLimitIsToldWithItsPosition(t *testing.T) {
 	}
 	var large *sources.TooLarge
 	if err := cur.Next(t.Context(), &batch); !errors.As(err, &large) || large.Position.Offset != 2 || large.Name != "a.avro" || large.Next != 3 || len(large.Value) != 5002 {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error that names row 2 of a.avro, which is too large", err)
 	}
 }
 

@@ -233,7 +233,7 @@ func TestTheSearchForALineEndIsCalledOff(t *testing.T) {
 	defer func() { _ = cur.Close() }()
 	var b sources.Batch
 	if err := cur.Next(&expiring{Context: t.Context(), left: 3}, &b); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want %v", err, context.Canceled)
 	}
 	if alone, ok := sources.StandsAlone(cur.Next(t.Context(), &b)); !ok || alone.Start != 2 || alone.Next != 3+2<<20 {
 		t.Error(alone, ok)

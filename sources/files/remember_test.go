@@ -412,7 +412,7 @@ func TestAFileThatWaitsIsNotPassedOver(t *testing.T) {
 					dir := fmt.Sprintf("dt=%d", d)
 					r.drops(r.day(d), dir+"/c", dir+"/_SUCCESS")
 					if got := r.looks(); !strings.HasSuffix(got, dir+"/c") {
-						t.Fatal(got)
+						t.Fatalf("got %q, want one that ends with %q", got, dir+"/c")
 					}
 					r.folds(everything)
 				}

@@ -177,7 +177,7 @@ func TestABucketThatIsDeletedInTheMiddleIsNamedAndReadOnWhenItIsBack(t *testing.
 	s := remote(t, b)
 	segs := sourcetest.Segments(t, s, s.partition, 1)
 	if len(segs) != 1 {
-		t.Fatal(segs)
+		t.Fatalf("got the segments %v, want one", segs)
 	}
 	whole := sources.Range{Partition: s.partition, Segment: segs[0].ID, Start: segs[0].Start, End: segs[0].End}
 	c, err := s.Open(t.Context(), whole, sources.Position{Segment: whole.Segment, Offset: whole.Start}, segs[0].Locator)

@@ -444,7 +444,7 @@ func TestABatchThatStaysDamagedIsToldWithItsOffsetAndWaysOut(t *testing.T) {
 	c := &cursor{s: &Source{}, p: partition{name: "clicks", number: 3}, at: 7, now: &answer{fetched: &fetched{}}}
 	for range checksumTries - 1 {
 		if err := c.damaged(errCRC); !errors.Is(err, errAgain) {
-			t.Fatal(err)
+			t.Fatalf("got the error %v, want %v", err, errAgain)
 		}
 	}
 	var malformed *sources.Malformed

@@ -107,7 +107,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	s := openFor(t, options(b, topic))
 	whole, loc := one(t, s)
 	if whole.End != 1500 {
-		t.Fatalf("%+v", whole)
+		t.Fatalf("the range is %+v, want one that ends at 1500", whole)
 	}
 	must(t, b.Node(2).Kill())
 	must(t, b.Node(3).Start(t.Context()))
@@ -125,7 +125,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	}
 	var diverged *sources.Diverged
 	if !errors.As(err, &diverged) || errors.Is(err, io.EOF) || diverged.Head != 1000 || diverged.Range.End != 1500 {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want Diverged with head 1000 and a range that ends at 1500", err)
 	}
 	if r.records != 1000 {
 		t.Errorf("%d records before it", r.records)

@@ -207,7 +207,7 @@ func TestALiveTopicThatIsDeletedOrMadeAgainIsNamed(t *testing.T) {
 			}
 		}
 		if text := changed.Error(); !strings.Contains(text, "topic "+topic) || !strings.Contains(text, what) {
-			t.Error(text)
+			t.Errorf("the error %q must name topic %s and say %q", text, topic, what)
 		}
 	}
 	if err := b.DeleteTopic(t.Context(), topic); err != nil {

@@ -239,7 +239,7 @@ func TestKeysHeadersAndTimesAreThoseOfTheRecord(t *testing.T) {
 				t.Errorf("read %s\nwant %s", got, want)
 			}
 			if err := c.Next(t.Context(), &batch); !errors.Is(err, io.EOF) {
-				t.Error(err)
+				t.Errorf("got the error %v, want %v", err, io.EOF)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func TestAKafkaSpecHasDefaultsInRecords(t *testing.T) {
 	s := mustParse(t, eventsSpec+"shuffle: {seed: 1}\n")
 	k := s.Source.(*Spec)
 	if k.Start != "earliest" || k.End != "latest" || k.MaxRecord != 16<<20 || len(k.Topics) != 1 {
-		t.Errorf("%+v", k)
+		t.Errorf("the defaults are %+v", k)
 	}
 	if l := s.Lease; l.Initial != 10_000 || l.Min != 100 || l.Max != 10_000_000 || s.Shuffle.Block != 4096 {
 		t.Errorf("%+v, block %d", l, s.Shuffle.Block)

@@ -61,7 +61,7 @@ func TestAPartitionThatFailsStopsNoOtherMove(t *testing.T) {
 	err := s.Commit(t.Context(), marks)
 	untold, ok := errors.AsType[*sources.Untold](err)
 	if !ok || len(untold.Errs) != 3 || untold.Errs[id("t-partition-0")] == nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want an error with the three partitions that were not moved", err)
 	}
 	for _, name := range []string{"gone", "again"} {
 		if _, changed := errors.AsType[*sources.Changed](untold.Errs[id(name)]); !changed {
@@ -99,7 +99,7 @@ func TestAnErrorOfManyPartitionsNamesSome(t *testing.T) {
 	errs[0] = nil
 	err := sources.UntoldOf(ids, errs)
 	if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, []string{"error 1", "error 2", "error 3", "and 5 more partitions"}) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, []string{"error 1", "error 2", "error 3", "and 5 more partitions"})
 	}
 	if !errors.Is(err, errs[8]) || sources.UntoldOf(ids, make([]error, len(ids))) != nil {
 		t.Error(err)

@@ -182,6 +182,6 @@ func TestADelayedMessageComesAtItsPlace(t *testing.T) {
 	s := mustOpen(t, (&place{b: b, topic: topic, max: 1000}).options(brokers.Latest))
 	defer s.Close()
 	if got := readAll(t, s); !slices.Equal(got, []string{"|before", "|delayed", "|after"}) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, []string{"|before", "|delayed", "|after"})
 	}
 }

@@ -39,7 +39,7 @@ func TestAPulsarSpecHasDefaultsAndIsTheSameAfterItsJSON(t *testing.T) {
 		s := parsed(t, text)
 		k := s.Source.(*Spec)
 		if k.Start != "earliest" || k.MaxRecord != 16<<20 || s.Live() != strings.Contains(text, "never") || !s.Live() && k.End != "latest" || s.Live() && k.Refresh != dataset.Duration(5*time.Second) {
-			t.Errorf("%+v", k)
+			t.Errorf("the defaults are %+v", k)
 		}
 		if name := subscriptionOf(k, s.Name); name != "headrace-events" {
 			t.Errorf("its subscription is %s", name)

@@ -153,7 +153,7 @@ func TestAHeadThatStaysLowIsToldByTheSourceBeforeTheMasterBelievesIt(t *testing.
 	f.lose(150)
 	got := looked(t, s)
 	if len(got) != 1 || got[0] != (sources.Replaced{Partition: fakeQueue, From: 150, Before: 200}) {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v is reported as replaced, want [150, 200)", got)
 	}
 	if f.write("bb", 100); len(looked(t, s)) > 0 {
 		t.Error("the lost messages were reported twice")
@@ -181,7 +181,7 @@ func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	f.restarted()
 	f.write("a", 50)
 	if found := looked(t, s); len(found) > 0 {
-		t.Errorf("%+v", found)
+		t.Errorf("%+v is reported as replaced, but nothing was", found)
 	}
 	cur = f.open(s, 0, 1000, 100)
 	defer cur.Close()
@@ -199,7 +199,7 @@ func TestAQueueWhoseMessagesWereAllRemovedIsReadAndComparedOn(t *testing.T) {
 	f.lose(100)
 	f.write("bb", 60)
 	if found := looked(t, s); len(found) != 1 || found[0].From < 100 || found[0].Before != 150 {
-		t.Errorf("%+v", found)
+		t.Errorf("%+v is reported as replaced, want a range from 100 or later up to 150", found)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestLargeMessagesAreComparedFewAtATime(t *testing.T) {
 	f.write("a", 100)
 	looked(t, s)
 	if all := s.histories[fakeQueue].traces; len(all) == 0 || all[0].size < fixedSize {
-		t.Errorf("%+v", all)
+		t.Errorf("the source remembers %+v, without the sizes of messages", all)
 	}
 }
 
@@ -246,11 +246,11 @@ func TestABrokerWhoseQueuesStayBehindIsWaitedForOnlyAsLongAsForAnAnswer(t *testi
 	f.lose(150)
 	f.set(func() { f.master().behind = 5 })
 	if found := looked(t, s); len(found) > 0 { // must return
-		t.Errorf("%+v", found)
+		t.Errorf("%+v is reported as replaced, want nothing yet", found)
 	}
 	f.set(func() { f.master().behind = 0 })
 	if found := looked(t, s); len(found) != 1 || found[0].From != 150 {
-		t.Errorf("%+v", found)
+		t.Errorf("%+v is reported as replaced, want a range from 150 on", found)
 	}
 	s.upToDate = map[string]bool{}
 	f.set(func() { f.master().behind, f.master().asked = 5, 0 })
@@ -294,7 +294,7 @@ func TestALookThatFailsToStartChangesNothing(t *testing.T) {
 	f.set(func() { f.master().fakeServer = gone })
 	s.forgetRoute("t")
 	if found := looked(t, s); len(found) != 1 || found[0].Before != 100 {
-		t.Errorf("%+v", found)
+		t.Errorf("%+v is reported as replaced, want a range up to 100", found)
 	}
 }
 
@@ -419,7 +419,7 @@ func TestAReaderThatBeginsAtTheHeadKnowsTheMessageBeforeIt(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want %v", err, context.Canceled)
 	}
 	f.lose(90)
 	f.write("bb", 50)

@@ -132,13 +132,13 @@ func TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse(t *testi
 	s := openFor(t, o)
 	parts := asked(t, func() ([]sources.PartitionID, error) { return s.Partitions(t.Context()) })
 	if len(parts) != 2 {
-		t.Fatal(parts)
+		t.Fatalf("the partitions are %v, want one for each of the two brokers", parts)
 	}
 	var segs []sources.Segment
 	for _, id := range parts {
 		some := asked(t, func() ([]sources.Segment, error) { return s.Segments(t.Context(), id, -1, 2) })
 		if len(some) != 1 {
-			t.Fatal(some)
+			t.Fatalf("the segments are %v, want one", some)
 		}
 		segs = append(segs, some[0])
 	}

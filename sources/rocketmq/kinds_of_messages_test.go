@@ -290,6 +290,6 @@ func TestHowLongAMessageStaysIsToldByWhenItWasStored(t *testing.T) {
 		t.Errorf("%v of the disk are used (%v), but the guard gets %+v", used, err, k)
 	}
 	if k.Retention != 72*time.Hour || k.ByAge > 72*time.Hour || k.ByAge < 71*time.Hour || k.Head.Offset != 1 || k.Low.Offset != 0 || k.Blind != "" {
-		t.Errorf("%+v", k)
+		t.Errorf("the guard gets %+v, want a message that stays for nearly 72 hours", k)
 	}
 }

@@ -93,7 +93,7 @@ func TestAMessageIsReadWhateverItsHostsAndItsTopicAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.place != 1234 || m.stored != s.born+5 || !m.tagged(b, []string{"x", "a"}) || m.tagged(b, []string{"ab", ""}) {
-				t.Errorf("%+v", m)
+				t.Errorf("the message was read as %+v", m)
 			}
 			var out sources.Batch
 			if err := m.appendRecord(b, 5, false, &out); err != nil {

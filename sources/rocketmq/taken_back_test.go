@@ -68,7 +68,7 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 	}
 	write("kept", 3000)
 	if found := look(); len(found) > 0 {
-		t.Fatalf("%+v", found)
+		t.Fatalf("%+v is reported as replaced, but nothing was", found)
 	}
 	lose, err := b.Backup(t.Context())
 	if err != nil {
@@ -79,7 +79,7 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 	}
 	write("lost", 5000)
 	if found := look(); len(found) > 0 {
-		t.Fatalf("%+v", found)
+		t.Fatalf("%+v is reported as replaced, but nothing was", found)
 	}
 	segs, err := s.Segments(t.Context(), ids[0], -1, 1)
 	if err != nil || len(segs) != 1 {

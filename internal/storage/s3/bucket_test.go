@@ -237,7 +237,7 @@ func TestANewObjectWhoseFirstAnswerWasLostIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.PutNew(t.Context(), "k", []byte("x")); !errors.Is(err, storage.ErrExists) {
-		t.Fatal(err)
+		t.Fatalf("got the error %v, want %v", err, storage.ErrExists)
 	}
 }
 

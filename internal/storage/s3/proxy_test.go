@@ -118,7 +118,7 @@ func TestAServiceThatStopsInTheMiddleIsAskedAgain(t *testing.T) {
 		t.Error(len(got), err)
 	}
 	if _, err := b.Get(t.Context(), "none", 0, -1); !errors.Is(err, storage.ErrNotFound) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, storage.ErrNotFound)
 	}
 }
 

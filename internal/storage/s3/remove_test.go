@@ -83,6 +83,6 @@ func TestAServiceWithoutConditionsOfDeletionsDeletes(t *testing.T) {
 		t.Errorf("after %d conditions: %v", conditions, err)
 	}
 	if _, err := b.Head(ctx, "k"); !errors.Is(err, storage.ErrNotFound) {
-		t.Error(err)
+		t.Errorf("got the error %v, want %v", err, storage.ErrNotFound)
 	}
 }
