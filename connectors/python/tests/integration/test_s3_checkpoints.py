@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -241,13 +242,19 @@ class Slow(http.server.BaseHTTPRequestHandler):
             self.server.go.wait()
             self.close_connection = True
             return
-        to = http.client.HTTPConnection(self.server.to, timeout=60)
-        to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            to.putheader(name, value)
-        to.endheaders(body)
-        answer = to.getresponse()
-        data = answer.read()
+        try:
+            self._ask(body)
+        except (OSError, http.client.HTTPException):  # the agent was killed, or the server has ended
+            self.close_connection = True
+
+    def _ask(self, body: bytes) -> None:
+        with contextlib.closing(http.client.HTTPConnection(self.server.to, timeout=60)) as to:
+            to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                to.putheader(name, value)
+            to.endheaders(body)
+            with to.getresponse() as answer:
+                data = answer.read()
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
@@ -257,7 +264,6 @@ class Slow(http.server.BaseHTTPRequestHandler):
         )
         self.end_headers()
         self.wfile.write(data)
-        to.close()
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass
 
