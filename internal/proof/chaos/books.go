@@ -17,12 +17,12 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// books asks the master what any tool may ask.
+// books asks the master questions that any tool may ask.
 type books struct {
 	conn   *grpc.ClientConn
 	master link.Target
 	api    headracev1.DatasetsClient
-	// What leases has heard last; for the goroutine that makes trouble.
+	// The last answer of leases, and when it came. Only the goroutine that makes trouble uses them.
 	last  held
 	asked time.Time
 }
@@ -41,7 +41,7 @@ func openBooks(address, state string) (*books, error) {
 		return nil, err
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds),
-		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
+		grpc.WithConnectParams(grpc.ConnectParams{ // a killed master is back soon
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 			MinConnectTimeout: time.Second,
 		}))
@@ -58,7 +58,7 @@ func (b *books) answers(ctx context.Context) error {
 	return err
 }
 
-// asked repeats a question that the death of a master cut off.
+// asked repeats a question if the master died before it answered.
 func asked[Q, A any](ctx context.Context, ask func(context.Context, Q, ...grpc.CallOption) (A, error), question Q) (A, error) {
 	for {
 		answer, err := ask(ctx, question, ready)
@@ -68,14 +68,15 @@ func asked[Q, A any](ctx context.Context, ask func(context.Context, Q, ...grpc.C
 	}
 }
 
-// held is who holds leases.
+// held says which ranks and agents hold leases.
 type held struct {
 	ranks  map[int]bool
 	agents map[string]bool
 }
 
-// leases asks who holds some now. If the master does not answer at once, it is who
-// did a moment ago: whoever holds leases keeps them while it is away.
+// leases asks which ranks and agents hold leases now. If the master does not answer at
+// once, leases gives its last answer, if that is at most `stale` old: leases stay where they
+// are while the master is away.
 func (b *books) leases(ctx context.Context) held {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -106,7 +107,7 @@ func (h held) of(v target) bool {
 	return h.agents[fmt.Sprintf("agent-%d", v.agent)]
 }
 
-// settledAll: the master has heard of every step, of inputs that have no end.
+// settledAll reports whether all records of all inputs are settled. It is for inputs without an end.
 func (b *books) settledAll(ctx context.Context, inputs []*input) bool {
 	for _, in := range inputs {
 		d, err := asked(ctx, b.api.Describe, &headracev1.DescribeRequest{Name: in.name})
@@ -117,16 +118,15 @@ func (b *books) settledAll(ctx context.Context, inputs []*input) bool {
 	return true
 }
 
-// allIn: all records are settled, and nothing waits to be read. A piece that waits may
-// hold no record: what a steal left of an entry of Pulsar, after its last message. Some
-// trainer must live on to be given it.
+// allIn reports whether all records are settled and nothing waits to be read. A pending
+// piece may hold no record: for example, what a steal left of a Pulsar entry, after its last
+// message. Such a piece needs a trainer that still runs, which gets it and settles it.
 func allIn(d *headracev1.Dataset, records int) bool {
 	return settledOf(d) >= int64(records) && d.Counts.GetPending() == 0
 }
 
-// settledOf is how many records are settled, where no pass but the first is read and
-// nothing is excluded. Of a queue whose distances are no records, those that were acked
-// are counted.
+// settledOf is the number of settled records. It is right only if one pass is read and
+// nothing is excluded. If the unit of offsets is not records, it counts acked records.
 func settledOf(d *headracev1.Dataset) int64 {
 	if d.Unit != "records" {
 		return d.GetRecords().GetRows()
@@ -134,7 +134,7 @@ func settledOf(d *headracev1.Dataset) int64 {
 	return d.Counts.Settled
 }
 
-// balance says what of the master's own accounts does not add up at the end.
+// balance lists what does not add up in the master's own accounts at the end.
 func (b *books) balance(ctx context.Context, inputs []*input) (wrong []string) {
 	for _, in := range inputs {
 		d, err := asked(ctx, b.api.Describe, &headracev1.DescribeRequest{Name: in.name})
@@ -156,15 +156,16 @@ func (b *books) balance(ctx context.Context, inputs []*input) (wrong []string) {
 	return wrong
 }
 
-// restsWell: of an input without an end, everything is settled. A trainer that is told to end
-// may hold a piece of Pulsar without a record. That piece is pending again then, and nobody is
-// left to read it.
+// restsWell reports whether everything of an input without an end is settled. A trainer that is
+// told to end may hold a piece of Pulsar without a record. That piece becomes pending again, and
+// no trainer is left to read it.
 func restsWell(d *headracev1.Dataset, records int) bool {
 	k := d.Counts
 	return d.State == "running" && settledOf(d) == int64(records) && k.GetAcked() == k.GetSettled() && (k.GetPending() == 0 || d.Unit != "records")
 }
 
-// goroutines of the master, by its own profile; 0: it does not say.
+// goroutines gives the number of goroutines in the master's own profile, and the profile. 0: the
+// master did not answer.
 func (b *books) goroutines(ctx context.Context) (n int, text string) {
 	job, err := asked(ctx, b.api.Job, &headracev1.JobRequest{})
 	if err != nil {

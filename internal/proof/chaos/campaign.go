@@ -12,29 +12,28 @@ import (
 	"time"
 )
 
-// Models of a campaign.
+// Models lists the model kinds that a campaign may have.
 var Models = []string{"shared", "private", "replicated"}
 
-// Campaign is many runs: over sources, models and whether topics are written while
-// they are read, until so many kills are done.
+// Campaign is many rounds. It goes through all sources and models, and through topics that are
+// complete or still being written, until Total processes are killed.
 type Campaign struct {
-	Options            // of each run; Kills: most in a round, at random; at named points there are more
+	Options            // of each round; Kills is the most random kills in a round, kills at named points come on top
 	Sources   []string // Files, kinds of queues
-	Lives     []bool   // of topics
+	Lives     []bool   // for topics: true means that they are written while they are read
 	Models    []string
-	Total     int // kills to do in all rounds
-	MaxRounds int // 0: as many as the kills take
+	Total     int // kills in all rounds together
+	MaxRounds int // 0: as many as needed for Total
 	Parallel  int // rounds at once
 }
 
-// Limits.
 const (
-	perKill     = 1150 * time.Millisecond // of a round, on two cores that do nothing else
-	perRound    = 14 * time.Second        // to start, to see the end of data, to judge
-	maxFailures = 4                       // rounds; then it is known that something is wrong
+	perKill     = 1150 * time.Millisecond // time of a round per kill, on two idle cores
+	perRound    = 14 * time.Second        // time of a round to start, to reach the end of data and to be judged
+	maxFailures = 4                       // after so many failed rounds the campaign stops
 )
 
-// kinds of rounds, in an order in which every few have some of everything.
+// kinds lists the kinds of rounds, ordered so that any few in a row differ in source and model.
 func (c *Campaign) kinds() (all []Options) {
 	var inputs []Options
 	for _, source := range c.Sources {
@@ -53,7 +52,7 @@ func (c *Campaign) kinds() (all []Options) {
 		o.Model = c.Models[(k+k/len(inputs))%len(c.Models)]
 		all = append(all, o)
 	}
-	if len(inputs)%len(c.Models) != 0 { // so that no pair comes twice
+	if len(inputs)%len(c.Models) != 0 { // the loop above would repeat some pairs
 		all = all[:0]
 		for _, model := range c.Models {
 			for _, in := range inputs {
@@ -81,7 +80,7 @@ func (o Options) Again() string {
 	return s + fmt.Sprintf(" --every %v --ttl %v --rate %v --records %d --patience %v", o.Every, o.TTL, o.Rate, o.Records, o.Patience)
 }
 
-// Name of a round's kind, as in "kafka live private".
+// Name is the kind of a round, for example "kafka live private".
 func (o Options) Name() string {
 	name := o.Source + " " + o.Model
 	if o.Live {
@@ -98,8 +97,8 @@ func (o Options) bound() time.Duration {
 	return patiences * (4*troubleWithin(o) + o.Patience) // see crew.enough and crew.patience
 }
 
-// Run runs rounds until c.Total kills are done. The error is about the machine (ctx);
-// what went wrong in rounds is in the sum.
+// Run runs rounds until c.Total processes are killed. Failures of rounds are in sum. The error says
+// only why the campaign itself could not go on.
 func (c *Campaign) Run(ctx context.Context) (sum Result, err error) {
 	began := time.Now()
 	kinds := c.kinds()
@@ -107,7 +106,7 @@ func (c *Campaign) Run(ctx context.Context) (sum Result, err error) {
 		return sum, fmt.Errorf("no kind of round: sources %v, models %v", c.Sources, c.Models)
 	}
 	sum.Model, sum.Source, sum.Seed = strings.Join(c.Models, "+"), strings.Join(c.Sources, "+"), c.Seed
-	rounds := max(1, (c.Total+3*c.Kills/2-1)/(3*c.Kills/2)) // half as many again die at named points
+	rounds := max(1, (c.Total+3*c.Kills/2-1)/(3*c.Kills/2)) // traps at named points add half as many kills
 	if c.MaxRounds > 0 {
 		rounds = min(rounds, c.MaxRounds)
 	}
@@ -171,10 +170,10 @@ func (c *Campaign) print(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.Out, format+"\n", args...)
 }
 
-// lastEvents are enough for what a run that stands still is told of.
+// lastEvents is how many events are printed of a failed round: enough for the report of a round that hangs.
 const lastEvents = 250
 
-// tell prints a round that is over. What was wrong comes with its last events.
+// tell prints a round that is over, and for a failed round its last events.
 func (c *Campaign) tell(number int, o Options, r Result, sum *Result, since time.Duration) {
 	word := "good"
 	if !r.Good() {
@@ -198,7 +197,7 @@ func (c *Campaign) tell(number int, o Options, r Result, sum *Result, since time
 	c.print("  everything is kept in %s; to run it again alone:\n    %s", r.Folder, o.Again())
 }
 
-// Add sums up runs.
+// Add adds the figures of o to r.
 func (r *Result) Add(o Result) {
 	r.Kills += o.Kills
 	r.KillsOnLeasedWork += o.KillsOnLeasedWork

@@ -49,7 +49,7 @@ func TestCopiesOnOtherNodesAreDrawnWithMemoryOnly(t *testing.T) {
 			without++
 		}
 		if c := draw(Options{Model: "private", Source: Files, Draw: []string{"replicas"}}, rng(seed)); !c.memory || !c.copies {
-			t.Fatalf("seed %d, asked for replicas: %v", seed, c.words())
+			t.Fatalf("seed %d with --draw replicas: got %v, want memory and copies", seed, c.words())
 		}
 	}
 	if with == 0 || without == 0 {
@@ -95,8 +95,8 @@ func TestWhatIsDrawnFitsTheKindOfRound(t *testing.T) {
 		o.Draw = Choices()
 		words := strings.Join(draw(o, rng(1)).words(), " ")
 		for word, fits := range map[string]bool{
-			"kill-server": o.Model == "shared", "bit-exact": o.Model == "replicated" && !o.Live, "empty-master": true, "rounds": o.Model == "replicated", "drop": false, // there is no end, or it is bit_exact
-			"sharded": false, "rewinds": false, // the last way to save that is named is `carried`
+			"kill-server": o.Model == "shared", "bit-exact": o.Model == "replicated" && !o.Live, "empty-master": true, "rounds": o.Model == "replicated", "drop": false, // an input without an end drops nothing, and bit_exact excludes drop
+			"sharded": false, "rewinds": false, // the ways to save exclude each other; `carried` is the last of Choices, so it wins
 		} {
 			if strings.Contains(words, word) != fits {
 				t.Errorf("%s: %s", o.Name(), words)
@@ -107,7 +107,7 @@ func TestWhatIsDrawnFitsTheKindOfRound(t *testing.T) {
 		t.Errorf("rounds: %v", words)
 	}
 	if words := draw(Options{Model: "shared", Journal: true, Draw: Choices()}, rng(1)).words(); len(words) != 0 {
-		t.Errorf("trainers that save nothing: %v", words)
+		t.Errorf("with --journal, where trainers save nothing, got the choices %v, want none", words)
 	}
 }
 

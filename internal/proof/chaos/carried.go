@@ -10,12 +10,12 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Files of trainers that keep the cut in their own checkpoint (Stream.state_dict):
-// one folder for each rank, numbered, and never removed.
+// This file judges the checkpoints of trainers that keep the cut in a file of their own
+// (Stream.state_dict). Each rank has a folder. Its files are numbered and never removed.
 
 func (c *crew) carried() string { return filepath.Join(c.dir, "carried") }
 
-// checkCarried judges them by the cuts that they carry.
+// checkCarried compares each of these files with the cut that it carries.
 func (c *crew) checkCarried(found map[cut.ID]kept, v *Verdict, s *Saves) error {
 	files, err := filepath.Glob(filepath.Join(c.carried(), "rank-*", "*.model"))
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *crew) checkCarried(found map[cut.ID]kept, v *Verdict, s *Saves) error {
 	return nil
 }
 
-// carriedIn is the cut in the text that a trainer has put into its file.
+// carriedIn reads the cut from the metadata of a safetensors file that a trainer wrote.
 func carriedIn(path string) (*cut.Cut, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

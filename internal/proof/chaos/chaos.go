@@ -17,29 +17,29 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Options of one run.
+// Options are the settings of one run.
 type Options struct {
 	Binary, Python string
 	Model          string // shared | private | replicated
-	Source         string // Files, or a kind of queue
-	Live           bool   // of a queue: the topics are written while they are read
-	Journal        bool   // trainers that save nothing: their model is their journal
-	Group          string // a consumer group's script: see RunGroup
-	Prefetch       int    // batches that it reads ahead
+	Source         string // Files, Landing, or a kind of broker
+	Live           bool   // of a broker: the topics are written while they are read
+	Journal        bool   // trainers save nothing; their journal is their model
+	Group          string // the script of a plain consumer group: see RunGroup
+	Prefetch       int    // batches that the consumer group reads ahead
 	Seed           uint64
 	Kills          int           // SIGKILLs to send
-	Every          time.Duration // between two troubles, on average
-	TTL            time.Duration // of sessions
+	Every          time.Duration // mean time between two troubles
+	TTL            time.Duration // --session-ttl of the master
 	Rate           float64       // rows/s of a trainer's stream; the last trainer has a tenth
-	Records        int           // 0: about as many as the kills take
-	Patience       time.Duration // for the next sign of progress, after the last trouble
-	Draw           []string      // choices that this run has, whatever its seed says
-	Verbose        bool          // of a campaign: what happens in its rounds, too
-	Keep           bool          // the folder of a run that went well, too
-	Out            io.Writer     // what happens, line by line; the run's folder has it too
+	Records        int           // 0: about as many as the trainers read while the kills are sent
+	Patience       time.Duration // time without progress, after the last trouble, until the run has failed
+	Draw           []string      // choices that this run has, whatever the seed says
+	Verbose        bool          // of a campaign: print the events of its rounds too
+	Keep           bool          // keep the folder of a good run too
+	Out            io.Writer     // gets each event as a line, as events.log does
 }
 
-// Result is the last line of a run.
+// Result is what a run found. It is printed as the last line.
 type Result struct {
 	Model             string  `json:"model"`
 	Source            string  `json:"source"`
@@ -47,40 +47,40 @@ type Result struct {
 	Seed              uint64  `json:"seed"`
 	Kills             int     `json:"kills"`
 	KillsOnLeasedWork int     `json:"kills_on_leased_work"`
-	KillsAtPoints     int     `json:"kills_at_points"`          // of the kills: at a named one
-	PushersKilled     int     `json:"pushers_killed,omitempty"` // not among the kills; nearly all between two of their calls
+	KillsAtPoints     int     `json:"kills_at_points"`          // of the kills: those at a named point
+	PushersKilled     int     `json:"pushers_killed,omitempty"` // not counted in kills; nearly all died between two of their calls
 	Freezes           int     `json:"freezes"`
-	Lives             int     `json:"lives"` // processes of trainers
+	Lives             int     `json:"lives"` // trainer processes that were started
 	Records           int     `json:"records"`
 	MasterMiB         int     `json:"master_mib"`
 	AgentMiB          int     `json:"agent_mib"`
 	Seconds           float64 `json:"seconds"`
 	Saves
 	InMemory
-	GivenUp int            `json:"given_up"`         // processes that the master has given up, since nobody spoke for them
+	GivenUp int            `json:"given_up"`         // processes that the master gave up because it had heard nothing of them for too long
 	Points  map[string]int `json:"points,omitempty"` // kills by point and victim
 	Folder  string         `json:"folder,omitempty"` // of a run in which something was wrong
-	Drawn   []string       `json:"drawn,omitempty"`  // what it was about, see choices.go
-	Stood   []string       `json:"-"`                // what was seen of a run that stood still
-	// Of several rounds.
+	Drawn   []string       `json:"drawn,omitempty"`  // the choices of the run, see choices.go
+	Stood   []string       `json:"-"`                // the report of a run that hung
+	// Only in the sum of several rounds:
 	Rounds  int            `json:"rounds,omitempty"`
-	DrawnIn map[string]int `json:"drawn_in,omitempty"` // rounds by what was drawn in them
-	Again   []string       `json:"again,omitempty"`    // commands that run what failed again
+	DrawnIn map[string]int `json:"drawn_in,omitempty"` // how many rounds had each choice
+	Again   []string       `json:"again,omitempty"`    // commands that repeat the failed rounds
 	Verdict
 }
 
-// Good: nothing was wrong.
+// Good reports whether nothing was wrong.
 func (r Result) Good() bool { return r.Lost == 0 && r.Twice == 0 && len(r.Wrong) == 0 }
 
-// Limits of what the master may need for so small an input.
+// The master must not need more than this for so small an input.
 const (
 	maxMasterMiB        = 256
 	maxAgentMiB         = 256
 	maxMasterGoroutines = 80
 )
 
-// Run runs one job through its trouble. The error is about the run itself; what
-// the job did wrong is in the Result.
+// Run runs one job through its trouble. The Result says what the job did wrong. The error says why
+// the run itself could not be done.
 func Run(ctx context.Context, o Options) (res Result, err error) {
 	began := time.Now()
 	res.Model, res.Source, res.Seed = o.Model, o.Source, o.Seed
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	defer func() { _ = events.Close() }()
 	both := io.MultiWriter(events, o.Out)
-	tell := func(format string, args ...any) { // one write, so that lines of several runs stay whole
+	tell := func(format string, args ...any) { // one write per event, so that lines of parallel runs do not mix
 		_, _ = fmt.Fprintf(both, "%6.1f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 	defer func() {
@@ -150,7 +150,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	}
 	trouble.keptPins(&res.Verdict)
 	trouble.keptFew(lives, &res.Verdict)
-	if c.rounds && !c.exact { // there each step is known, and a rank without records in it writes nothing down
+	if c.rounds && !c.exact { // judgeExact checks the steps of exact jobs, whose ranks write nothing down for a step without records
 		res.judgeRounds(lives, c.disturbed)
 	}
 	if c.exact {
@@ -159,7 +159,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		}
 	}
 	res.Wrong = slices.Concat(c.wrong, res.Wrong)
-	if !c.stuck { // who was asked for its stacks cleans nothing up
+	if !c.stuck { // postMortem asked its processes for their stacks, so they cleaned nothing up
 		res.Wrong = append(res.Wrong, append(left(c.run, c.sockets, filepath.Join(root, "state")), cries(root)...)...)
 	}
 	res.Kills, res.KillsOnLeasedWork = trouble.kills+res.KillsAtPoints, trouble.leased+res.KillsAtPoints
@@ -174,7 +174,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 	return res, nil
 }
 
-// prepare makes data, folders and the crew.
+// prepare makes the data, the folders and the crew.
 func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...any), res *Result) (err error) {
 	for _, folder := range []string{c.sockets, c.archive(), c.pids()} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
@@ -192,7 +192,7 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 	}
 	c.agents = make([]*child.Process, 2+r.IntN(2))
 	n := 1 + r.IntN(2)
-	if c.exact || c.rounds && c.o.Live { // a step is one list, or one round, of one dataset
+	if c.exact || c.rounds && c.o.Live { // a step is one list of batches, or one round, of one dataset
 		n = 1
 	}
 	for k := range n {
@@ -227,13 +227,13 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 	return c.writeTrainer()
 }
 
-// enough records of one of n inputs, so that the trouble takes about as long as the
-// reading; half of the time nobody reads.
+// enough is the number of records for one of n inputs. The trouble should take about as long as
+// the reading, and in half of that time no trainer reads.
 func (c *crew) enough(in *input, n, ranks int) int {
 	if c.o.Records > 0 {
 		return c.o.Records / n
 	}
-	readers := float64(ranks-1) * 4 / 3 // the last one is slow; some have two streams
+	readers := float64(ranks-1) * 4 / 3 // the last trainer is slow; some have two streams
 	switch {
 	case in.strict:
 		readers = 1
@@ -241,13 +241,13 @@ func (c *crew) enough(in *input, n, ranks int) int {
 		readers = float64(ranks-1) / float64(n)
 	}
 	if c.servers {
-		readers /= 2 // everybody goes back to a checkpoint, several times
+		readers /= 2 // all trainers go back to a checkpoint, several times
 	}
 	return int(c.o.Rate * readers * (0.4*(float64(c.o.Kills)*c.o.Every.Seconds()*1.3+2) + c.lullSeconds()))
 }
 
-// patience for the end, in which everything has its time: after the last trouble one trainer could read everything, on
-// a machine that is busy with other things.
+// patience is how long the end may take, with time for everything: after the last trouble one trainer
+// may have to read all records, on a busy machine.
 func (c *crew) patience() time.Duration {
 	seconds := 0.0
 	for _, in := range c.inputs {
@@ -256,7 +256,7 @@ func (c *crew) patience() time.Duration {
 	return c.o.Patience + time.Duration(seconds*float64(time.Second))
 }
 
-// fill makes what is read, or begins to, if it is read while it is made.
+// fill writes the input. If the input is written while it is read, fill only starts that.
 func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
 	if c.broker == nil {
 		return in.write(r)
@@ -272,7 +272,7 @@ func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
 	own := rand.New(rand.NewPCG(c.o.Seed, r.Uint64()))
 	ctx, cancel := context.WithCancel(ctx)
 	c.producing.Add(1)
-	c.wg.Go(func() { // ends with the last record, or with the run
+	c.wg.Go(func() { // ends after the last record, or with the run
 		defer cancel()
 		defer c.producing.Add(-1)
 		if err := in.produce(ctx, own, rate); err != nil && ctx.Err() == nil {
@@ -289,7 +289,7 @@ func (c *crew) fill(ctx context.Context, r *rand.Rand, in *input) error {
 	return nil
 }
 
-// live is the run from the first process to the end of data.
+// live runs the job from its first process to the end of data.
 func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), res *Result) error {
 	if err := c.startAll(ctx, cap(c.seats)); err != nil {
 		return err
@@ -313,7 +313,7 @@ func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), 
 	for _, w := range c.books.balance(ctx, c.inputs) {
 		c.wrongf("%s", w)
 	}
-	if c.commitsBound() && !c.drops { // of what is dropped, no checkpoint may know: drops.go
+	if c.commitsBound() && !c.drops { // no checkpoint may list the dropped records: see drops.go
 		c.committedAll(ctx)
 	}
 	c.mu.Lock()
@@ -323,18 +323,18 @@ func (c *crew) live(ctx context.Context, t *trouble, tell func(string, ...any), 
 	}
 	c.mu.Unlock()
 	if res.AgentMiB > maxAgentMiB {
-		c.wrongf("an agent needs %d MiB", res.AgentMiB)
+		c.wrongf("an agent uses %d MiB, more than the limit of the test", res.AgentMiB)
 	}
 	if res.MasterMiB = resident(pid); res.MasterMiB > maxMasterMiB {
-		c.wrongf("the master needs %d MiB", res.MasterMiB)
+		c.wrongf("the master uses %d MiB, more than the limit of the test", res.MasterMiB)
 	}
 	if n, text := c.books.goroutines(ctx); n > maxMasterGoroutines {
-		c.wrongf("the master has %d goroutines: %.2000s", n, text)
+		c.wrongf("the master has %d goroutines, more than the limit of the test: %.2000s", n, text)
 	}
 	return nil
 }
 
-// who has not ended.
+// who lists the ranks, and which are done.
 func (c *crew) who() (text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

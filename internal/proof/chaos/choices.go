@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// How trainers save.
+// The ways in which trainers save.
 const (
 	byCheckpointer = "save"    // Checkpointer.save
-	ownFile        = "bind"    // a file that the trainer writes itself, bound to a cut
+	ownFile        = "bind"    // a file that the trainer writes itself and binds to a cut
 	carriedCut     = "carried" // Stream.state_dict in a file of the trainer's own
 )
 
-// choices are what a run is about beside its input: drawn by its seed.
+// choices say what a run tests, apart from its input. The seed draws them.
 type choices struct {
 	saves   string
-	keeps   int  // checkpoints
-	sharded bool // replicated: each rank saves a part of its own
-	pins    bool // somebody pins checkpoints
-	rewinds bool // replicated: somebody goes back to an older checkpoint
+	keeps   int  // how many checkpoints are kept
+	sharded bool // replicated: each rank saves its own part
+	pins    bool // a person pins checkpoints
+	rewinds bool // replicated: a person goes back to an older checkpoint
 	empties bool // the master loses its state
-	servers bool // shared: the server of the model is killed, too
-	pause   bool // shared, by save: all yields are paused meanwhile, so the cut is exact
-	exact   bool // replicated, where the input has an end: bit_exact batches
-	memory  bool // replicated, private, by save: checkpoints in memory too (memory.go)
+	servers bool // shared: the server of the model is killed too
+	pause   bool // shared, byCheckpointer: a save pauses all yields, so its cut is exact
+	exact   bool // replicated, for inputs with an end: bit_exact batches
+	memory  bool // replicated and private, byCheckpointer: checkpoints in memory too (memory.go)
 	copies  bool // with memory: agents copy slots to each other (--replicas 1)
 	rounds  bool // replicated: either all ranks get a batch, or none does (rounds.go)
-	drops   bool // with rounds, where the input has an end: full rounds only (drops.go)
+	drops   bool // with rounds, for inputs with an end: full rounds only (drops.go)
 }
 
-// Choices are the words for Options.Draw.
+// Choices lists the words that Options.Draw may hold.
 func Choices() []string {
 	return []string{byCheckpointer, ownFile, carriedCut, "sharded", "pins", "rewinds", "empty-master", "kill-server", "bit-exact", "pause", "memory", "rounds", "drop", "replicas"}
 }
 
-// draw decides; what o.Draw names is decided.
+// draw draws the choices of a run. The choices in o.Draw are set whatever the seed says.
 func draw(o Options, r *rand.Rand) (c choices) {
 	said := func(word string) bool { return slices.Contains(o.Draw, word) }
 	one := func(word string, in int) bool { n := r.IntN(in); return n == 0 || said(word) }
@@ -67,22 +67,22 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	} else {
 		c.memory = false
 	}
-	if o.Live || c.memory { // the undisturbed job that bit_exact compares with has no nodes
+	if o.Live || c.memory { // undisturbed, the job that bit_exact compares with, has no nodes
 		c.exact = false
 	}
 	if c.exact && said("drop") && !said("bit-exact") {
 		c.exact = false
 	}
-	if !c.rounds || o.Live || c.exact { // an input without an end drops nothing: its last rows wait for more. bit_exact has all records in its steps
+	if !c.rounds || o.Live || c.exact { // an input without an end drops nothing: its last rows wait for more. With bit_exact, every record is in a step
 		c.drops = false
 	}
-	if o.Source == Landing { // what was pushed lies in the master's state
+	if o.Source == Landing { // pushed records are part of the master's state
 		c.empties = false
 	}
 	if c.saves != byCheckpointer {
 		c.sharded, c.pause = false, false
 	}
-	if c.saves == carriedCut { // there is no manifest to pin, or to give a path to
+	if c.saves == carriedCut { // a carried cut has no manifest, which pin and rewind need
 		c.pins, c.rewinds = false, false
 	}
 	if c.memory {
@@ -91,7 +91,7 @@ func draw(o Options, r *rand.Rand) (c choices) {
 	return c
 }
 
-// words that name them.
+// words names the choices that are set.
 func (c choices) words() (all []string) {
 	if c.saves != "" {
 		all = append(all, c.saves)

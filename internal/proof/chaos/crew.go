@@ -25,7 +25,7 @@ import (
 //go:embed trainer/*.py
 var trainerSource embed.FS
 
-// Exit statuses of trainers: ending.py.
+// Exit statuses of trainers: trainer/ending.py.
 const (
 	exitRefused   = 3
 	exitNoAgent   = 4
@@ -35,52 +35,52 @@ const (
 	exitAlone     = 8 // another rank, or the server of a shared model, has ended
 )
 
-const applyWithin = 10 * time.Second // before it is tried again
+const applyWithin = 10 * time.Second // then apply is tried again
 
-// crew is who there is. Each seat is looked after by one goroutine, which starts
-// its process again whenever it ends, after a while.
+// crew is all processes of a run. One goroutine looks after each, and starts it again some
+// time after it ended.
 type crew struct {
 	o       Options
-	choices        // what this run is about
-	dir     string // where its processes run
-	data    string // where the input is
+	choices        // what this run tests
+	dir     string // the working folder of its processes
+	data    string // the folder of the input
 	sockets string
-	run     string // of mark
+	run     string // the value of mark
 	address string
 	books   *books
 	broker  *broker // nil: files are read
 	inputs  []*input
 
 	mu        sync.Mutex
-	rnd       *rand.Rand // of what happens in seats: guarded by mu
-	calm      bool       // no more waiting before a start
+	rnd       *rand.Rand // decides what happens to processes, guarded by mu
+	calm      bool       // no long waits before a start any more
 	master    *child.Process
 	agents    []*child.Process
 	seats     []*seat
 	disturbed []disturbance
-	standing  int                   // processes that are stopped now
-	absent    map[int]time.Duration // how long an agent stays away when it ends next
-	born      int64                 // when all were started first
+	standing  int                   // processes that are frozen now
+	absent    map[int]time.Duration // by agent: how long it stays away when it ends next
+	born      int64                 // when the trainers were first started
 	wrong     []string
-	group     int             // start of the group, for `replicated`
-	port      int             // where this group's ranks meet
-	commits   int             // offsets of the broker that were compared with checkpoints
+	group     int             // replicated: number of the group's start
+	port      int             // where the ranks of this group, or trainers and the shared model's server, meet
+	commits   int             // how many offsets of the broker were compared with checkpoints
 	damaged   map[cut.ID]bool // guarded by collects
 	collects  sync.Mutex
-	server    *child.Process // of a shared model; its port is port
-	lifeOf    int            // of the server: how often it was started
-	unapplied bool           // the master has lost its state and was told no datasets yet
-	looked    time.Time      // when tellEnough has last read the journals
+	server    *child.Process // of a shared model; it listens on port
+	lifeOf    int            // how often the server was started
+	unapplied bool           // the master lost its state and has not been told the datasets again
+	looked    time.Time      // when tellEnough last read the journals
 	wg        sync.WaitGroup
 	producing atomic.Int32  // inputs whose records are still being written
-	quit      chan struct{} // closed: nobody is started again
-	released  sync.Once     // it is
+	quit      chan struct{} // closed: no process is started again
+	released  sync.Once     // closes quit once
 	stuck     bool          // the end did not come
-	lost      int           // processes that the master has given up
-	nodes     nodes         // with checkpoints in memory
+	lost      int           // how many processes the master has given up
+	nodes     nodes         // only with checkpoints in memory
 }
 
-// seat is a rank: its processes follow each other.
+// seat is a rank. Its processes follow each other.
 type seat struct {
 	rank  int
 	p     *child.Process
@@ -88,7 +88,7 @@ type seat struct {
 	lives []*life
 	rate  float64
 	done  bool           // its last process saw the end of data
-	told  *child.Process // to end, since all is done
+	told  *child.Process // the process that was told to end because all records are in
 	group int
 }
 
@@ -98,7 +98,7 @@ func (c *crew) wrongf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// bad: something is wrong already; more trouble only hides it.
+// bad reports whether something is wrong already. More trouble would only hide it.
 func (c *crew) bad() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,10 +107,10 @@ func (c *crew) bad() bool {
 
 func (c *crew) socket(k int) string { return filepath.Join(c.sockets, fmt.Sprintf("a%d.sock", k)) }
 
-// mark in the environment of every process of a run tells left.go what is ours.
+// mark is in the environment of every process of a run. left.go finds our processes by it.
 const mark = "CHAOS_RUN="
 
-// start starts a process of this run, in whose output every life begins with a line.
+// start starts a process of this run. A line in its log marks the beginning of each life.
 func (c *crew) start(name string, env []string, argv ...string) (*child.Process, error) {
 	out, err := os.OpenFile(filepath.Join(c.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *crew) start(name string, env []string, argv ...string) (*child.Process,
 	return child.Start(c.dir, name, append(env, mark+c.run), argv...)
 }
 
-// lostAfter is how many TTLs an agent may be silent: whoever is started again is back
-// before it, and whoever is stopped goes on.
+// lostAfter is how many TTLs an agent may be silent before it is lost. A killed process is started
+// again, and a frozen one goes on, before that.
 const lostAfter = 5
 
 func (c *crew) excuses() excuses { return excuses{c.disturbed, lostAfter * c.o.TTL} }
@@ -145,7 +145,7 @@ func (c *crew) startAgent(k int) (*child.Process, error) {
 	return c.known(c.start(name, c.memoryOf(k), args...))
 }
 
-// roundWaits are what max_wait of rounds is, in seconds.
+// roundWaits are the values of max_wait that streams of rounds have, in seconds.
 var roundWaits = []float64{0.05, 0.1, 0.3}
 
 type slot struct {
@@ -175,7 +175,7 @@ func (c *crew) startTrainer(s *seat) (err error) {
 				ack = "auto"
 			}
 			rate := s.rate
-			if in.strict { // it has one holder at a time, and that may be the slow one
+			if in.strict { // only one trainer at a time reads it, and that may be the slow one
 				rate = c.o.Rate
 			}
 			slots = append(slots, slot{
@@ -189,11 +189,11 @@ func (c *crew) startTrainer(s *seat) (err error) {
 				slots[len(slots)-1].Tail = "drop"
 			}
 			if in.strict || c.exact || c.rounds {
-				break // two streams of a trainer would be two orders; in rounds all ranks have the same ones
+				break // two streams of a trainer would have two orders; in rounds all ranks need the same streams
 			}
 		}
 	}
-	if c.pause && s.rank == 0 { // while it saves it has no other batch in hand
+	if c.pause && s.rank == 0 { // then rank 0 has no other batch in hand while it saves
 		slots = slots[r.IntN(len(slots)):][:1]
 	}
 	for _, one := range slots {
@@ -225,7 +225,7 @@ func (c *crew) journal(l *life) string {
 	return filepath.Join(c.dir, fmt.Sprintf("rank-%d-%d.journal", l.rank, l.no))
 }
 
-// startAll starts all and looks after them until quit is closed.
+// startAll starts all processes. They are looked after until quit is closed.
 func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	if c.master, err = c.startMaster(); err != nil {
 		return err
@@ -255,8 +255,8 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	c.born = child.Monotonic()
 	for rank := range ranks {
 		s := &seat{rank: rank, rate: c.o.Rate}
-		if rank == ranks-1 && (c.o.Journal || c.o.Model != "replicated") { // where all wait for the slowest
-			s.rate /= 10 // whom the others help out by stealing
+		if rank == ranks-1 && (c.o.Journal || c.o.Model != "replicated") { // in a replicated group all would wait for the slow one
+			s.rate /= 10 // the other ranks steal from it
 		}
 		c.seats = append(c.seats, s)
 	}
@@ -269,9 +269,8 @@ func (c *crew) startAll(ctx context.Context, ranks int) (err error) {
 	return nil
 }
 
-// apply tells the master the datasets. A broker that was just started on a busy machine may
-// need longer than the master waits for it: that is asked again for as long as there is
-// patience.
+// apply tells the master the datasets. On a busy machine, a broker that was just started may need
+// longer to answer than the master waits. So apply asks again until o.Patience is over.
 func (c *crew) apply(ctx context.Context) error {
 	for _, in := range c.inputs {
 		for began := time.Now(); ; {
@@ -298,5 +297,5 @@ func (c *crew) readJournals() (lives []*life, err error) {
 	return lives, errors.Join(err, c.readGivenUp(lives))
 }
 
-// writeTrainer puts the trainers' package where they are started.
+// writeTrainer writes the trainers' Python package into the folder where they run.
 func (c *crew) writeTrainer() error { return os.CopyFS(c.dir, trainerSource) }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// input is one dataset and the truth about it: the records [0, records) in each
-// of its passes, in this order of ids. A record carries its id and a check of it.
+// input is one dataset and the truth about it. Each pass has the records [0, records), ordered
+// by id. A record carries its id and a check value computed from the id.
 type input struct {
 	name    string
 	format  string // lines | tsv | csv | json
@@ -24,18 +24,18 @@ type input struct {
 	strict  bool
 	shuffle bool
 	root    string             // of the files
-	drops   bool               // it is read in full rounds only: what is left at its end is dropped
-	dropped int64              // units that the master has dropped at the end
-	virtual int                // bit_exact: virtual ranks; 0: it is not
-	mu      sync.Mutex         // guards what follows while records are still written
-	written int                // records that have a place
-	places  map[string][]place // where each record begins, by file, or as the queue says
-	// Of a topic, which bears the input's name.
+	drops   bool               // only full rounds are read; the rows left at the end are dropped
+	dropped int64              // how many units the master has dropped at the end
+	virtual int                // virtual ranks of bit_exact; 0: no bit_exact
+	mu      sync.Mutex         // guards the fields below while records are still written
+	written int                // how many records have a known place
+	places  map[string][]place // where each record begins, by file name or by the queue's name for the segment
+	// For a topic, which has the input's name:
 	queue      queue // nil: files
 	partitions int
-	live       bool    // it is written while it is read, and has no end
-	rows       [][]int // ids of each partition, in order
-	requests   [2]int  // begun, and ended: then the places of what was sent are known
+	live       bool    // the topic is written while it is read, and has no end
+	rows       [][]int // ids in each partition, in order
+	requests   [2]int  // requests begun, and requests ended: the places of their records are known
 }
 
 var formats = []string{"lines", "tsv", "csv", "json"}
@@ -52,19 +52,19 @@ func newInput(r *rand.Rand, k, records int, root string) *input {
 		in.shuffle = true
 	}
 	in.partitions = 1
-	if !in.strict { // the truth about order is one order
+	if !in.strict { // a strict input has one partition, so that the ids are its order
 		in.partitions += r.IntN(4)
 	}
 	return in
 }
 
-// setExact: what is read in steps has virtual ranks for its order.
+// setExact turns `order: strict` off: the virtual ranks decide the order.
 func (in *input) setExact(virtual int) { in.virtual, in.strict = virtual, false }
 
-// setDrops: a rank without a partition would never get its rows.
+// setDrops turns `order: strict` off: a rank without a partition would never get a full batch.
 func (in *input) setDrops() { in.drops, in.strict = true, false }
 
-// setLive: what has no end has one pass, in its own order.
+// setLive: an input without an end has one pass and is not shuffled.
 func (in *input) setLive() { in.live, in.passes, in.shuffle = true, 1, false }
 
 func (in *input) String() string {
@@ -90,13 +90,13 @@ func (in *input) String() string {
 	return s
 }
 
-// check is the value beside id; trainer.py's mix.
+// check is the value beside the id. mix in trainer/sums.py computes the same.
 func check(id uint64) int64 {
 	z := id * 0x9E3779B97F4A7C15
 	return int64((z ^ z>>29) >> 1)
 }
 
-// write makes the files: three of unequal size, an empty one among them.
+// write writes the input as three files of unequal size, one of them empty.
 func (in *input) write(r *rand.Rand) error {
 	if err := os.MkdirAll(in.root, 0o700); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (in *input) write(r *rand.Rand) error {
 			in.record(&text, r, id)
 			in.put(filepath.Base(f.Name()), at, id)
 			at += int64(text.Len())
-			_, _ = w.Write(text.Bytes()) // Flush tells
+			_, _ = w.Write(text.Bytes()) // Flush returns the error
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -142,14 +142,14 @@ func (in *input) put(segment string, at int64, id int) {
 	in.written++
 }
 
-// placesOf a segment: those that are known by now.
+// placesOf gives the places in a segment that are known now.
 func (in *input) placesOf(segment string) []place {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.places[segment]
 }
 
-// putIn is put of a record that is the next one of a partition.
+// putIn does what put does, for the next record of a partition.
 func (in *input) putIn(partition int, segment string, at int64, id int) {
 	in.put(segment, at, id)
 	in.mu.Lock()
@@ -160,7 +160,7 @@ func (in *input) putIn(partition int, segment string, at int64, id int) {
 	in.rows[partition] = append(in.rows[partition], id)
 }
 
-// rowsOf a partition: those whose places are known by now.
+// rowsOf gives the ids in a partition whose places are known now.
 func (in *input) rowsOf(partition int) []int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -179,7 +179,7 @@ func (in *input) count(which int) {
 	in.requests[which]++
 }
 
-// placed waits until the places of all that was sent by now are known.
+// placed waits until the places of all records that were sent so far are known.
 func (in *input) placed(ctx context.Context) error {
 	in.mu.Lock()
 	begun := in.requests[0]
@@ -197,7 +197,7 @@ func (in *input) placed(ctx context.Context) error {
 	}
 }
 
-// group is whom the broker is told of as done with records.
+// group is the consumer group, or subscription, in which the master commits progress to the broker.
 func (in *input) group() string { return "headrace-" + in.name }
 
 func (in *input) record(w io.Writer, r *rand.Rand, id int) {

@@ -1,18 +1,20 @@
 package chaos
 
-// Full rounds only (tail="drop"): what no full round has at the end of an input is dropped. It
-// is settled, in no model, and listed in the cut of the last round's step. So the end is
-// everything but what the last cut lists as dropped.
+// Full rounds only (tail="drop"): records that are in no full round at the end of an input are
+// dropped. Dropped records are settled and in no model. The cut of the last round's step lists
+// them. So at the end the model must hold everything except what the last cut lists as dropped.
 //
-// A group that began with less than one round left trains nothing, and perhaps saves nothing:
-// what it drops is then in no cut. For the same reason no broker must be told of it.
+// If a group begins with less than one round left, it trains nothing, and perhaps saves nothing.
+// Then no cut lists what it drops, and the broker may never hear that those records are done.
 
-// mostRounds bounds what may be dropped of an input, in rounds: about one is left, and one rank
-// may be a full batch ahead of another. Files are spread by bytes, and leases are small here.
+// mostRounds bounds how many rounds of records an input may drop. About one round is left at the
+// end, and one rank may be a full batch ahead of another: files are spread by bytes, and leases
+// are small here.
 const mostRounds = 3
 
-// judgeDropped: of what the model at the end lacks, the master has dropped some, and there is
-// no more of it than a few rounds have. It takes from want what no cut needs to list.
+// judgeDropped checks the records that the model lacks at the end: the master has dropped some, and
+// there are no more than a few rounds of them. It removes from want the records that no cut has to
+// list.
 func (v *Verdict) judgeDropped(inputs []*input, last map[int]*life, end model, want map[key]bool) {
 	left := make([][]key, len(inputs))
 	i := -1

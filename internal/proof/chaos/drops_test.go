@@ -11,18 +11,18 @@ import (
 func TestTheEndIsEverythingButWhatTheLastCutDrops(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		listed  []key // in the last cut
-		rounds  int   // of the last start of the group
-		rows    int   // that each of two ranks asks for
-		counted int64 // by the master
+		listed  []key // as dropped, in the last cut
+		rounds  int   // that each rank yielded in the last start of the group
+		rows    int   // in a batch of each of the two ranks
+		counted int64 // dropped records that the master counts
 		lost    int
 		wrong   string
 	}{
 		{"all that is left is listed", []key{4, 5}, 2, 1, 20, 0, ""},
-		{"one that is left is not listed", []key{5}, 2, 1, 20, 1, "the end has not 1 records"},
+		{"one that is left is not listed", []key{5}, 2, 1, 20, 1, "the end lacks 1 records"},
 		{"one that is in the model is listed", []key{3, 4, 5}, 2, 1, 30, 0, "too often"},
 		{"the last group had no round, and no checkpoint", nil, 0, 1, 20, 0, ""},
-		{"the same, and nothing was dropped", nil, 0, 1, 0, 2, "the master has dropped none"},
+		{"the last group had no round, and nothing was dropped", nil, 0, 1, 0, 2, "the master has dropped none"},
 		{"more than some rounds", []key{4, 5}, 2, 0, 20, 0, "2 records of small are in no model"},
 	} {
 		in := []*input{{name: "small", records: 6, passes: 1, drops: true, dropped: c.counted}}
@@ -74,8 +74,8 @@ func TestACutThatListsDropsNamesThemAndNoOtherDoes(t *testing.T) {
 	p.Passes[0].Ranges = slices.Insert(p.Passes[0].Ranges, 0, cut.Range{Start: cut.Place{Segment: 3, Offset: from}, End: cut.Place{Segment: 3, Offset: to}, Kind: cut.Dropped})
 	p.Passes[0].Units.Dropped = to - from
 	p.Dropped = []cut.Drop{{Pass: 0, Piece: cut.Piece{Segment: 3, Start: from, End: to}, Units: to - from, Step: 3}}
-	if _, _, err := members(&s.m.Cut, []*input{s.in}); err == nil || !strings.Contains(err.Error(), "nothing was ever wrong") {
-		t.Errorf("nobody drops anything: %v", err)
+	if _, _, err := members(&s.m.Cut, []*input{s.in}); err == nil || !strings.Contains(err.Error(), "gives no reason") {
+		t.Errorf("the cut lists drops, and the input does not drop: want an error, got %v", err)
 	}
 	s.in.drops = true
 	in, dropped, err := members(&s.m.Cut, []*input{s.in})

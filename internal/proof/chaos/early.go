@@ -11,30 +11,30 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
-// A commit is early when the broker is told that records are done which no
-// checkpoint has. Offsets are read from the broker, and then compared with the
-// checkpoints that are there by then: in one of a replicated model, in all ranks'
-// together of a private one, the first pass must have all below. A shared job that
-// has no bound checkpoint yet commits what is acked, so that nothing is asked there.
+// A commit is early if it tells the broker that records are done which no checkpoint has. We read
+// the offsets from the broker, then look at the checkpoints that exist by then. All records of the
+// first pass below a committed offset must be in one checkpoint (replicated), or in the checkpoints
+// of all ranks together (private). A shared job without a bound checkpoint commits what is acked,
+// so shared jobs are not checked.
 
 const (
 	commitsEvery  = 100 * time.Millisecond
-	commitsWithin = time.Minute // at the end
+	commitsWithin = time.Minute // how long the last commit may take at the end
 )
 
-// commitsBound: the broker is told of bound checkpoints, and of nothing else. What is
-// done of bit_exact batches is no offset of a partition.
+// commitsBound reports whether the broker hears of bound checkpoints and of nothing else. The progress
+// of bit_exact batches is not an offset of a partition, so it is never committed.
 func (c *crew) commitsBound() bool {
 	return c.broker != nil && c.o.Source != Landing && !c.o.Journal && c.o.Model != "shared" && c.saves != carriedCut && !c.exact
 }
 
-// early is what checkpoints have of the first pass.
+// early knows which records of the first pass are in checkpoints.
 type early struct {
 	inputs  []*input
 	private bool
-	known   map[string]bool // folders in the archive
-	all     map[key]bool    // private: in any
-	upTo    [][]int64       // by input and partition: all below is in one, or in all
+	known   map[string]bool // folders of the archive that were read
+	all     map[key]bool    // private: records that are in any checkpoint
+	upTo    [][]int64       // by input and partition: all records below are in one checkpoint (replicated), or in some (private)
 	checks  int
 }
 
@@ -46,7 +46,7 @@ func newEarly(inputs []*input, private bool) *early {
 	return e
 }
 
-// take reads what is new in the archive.
+// take reads the checkpoints that are new in the archive.
 func (e *early) take(archive string) error {
 	folders, err := os.ReadDir(archive)
 	if err != nil {
@@ -58,14 +58,14 @@ func (e *early) take(archive string) error {
 		}
 		m, err := manifest.Load(manifest.OS{}, filepath.Join(archive, f.Name(), manifest.FileName))
 		if err != nil {
-			continue // it is being linked; the judge says what is wrong with it
+			continue // it is being linked now; checkAll reports a damaged one
 		}
 		e.known[f.Name()] = true
 		in, dropped, err := members(&m.Cut, e.inputs)
 		if err != nil {
-			continue // so does he of this
+			continue // checkAll reports this too
 		}
-		maps.Copy(in, dropped) // that is done, too
+		maps.Copy(in, dropped) // dropped records are done too
 		e.has(in)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (e *early) has(in map[key]bool) {
 	}
 }
 
-// judge says which of an input's offsets are early.
+// judge lists the offsets of input n that are early.
 func (e *early) judge(n int, offsets []int64) (wrong []string) {
 	for p, at := range offsets {
 		e.checks++
@@ -120,9 +120,9 @@ func (c *crew) watchCommits(ctx context.Context) {
 		for n, in := range c.inputs {
 			offsets := c.broker.heard(ctx, in)
 			if err := c.collect(); err != nil {
-				return // who collects says it
+				return // the goroutine that collects reports it
 			}
-			for _, in := range c.inputs { // what a checkpoint has was sent before it
+			for _, in := range c.inputs { // a checkpoint holds only records that were sent before it
 				if in.placed(ctx) != nil {
 					return
 				}
@@ -139,7 +139,7 @@ func (c *crew) watchCommits(ctx context.Context) {
 	}
 }
 
-// allTold: what the broker was told is every record.
+// allTold reports whether the broker was told that every record is done.
 func (in *input) allTold(told []int64) bool {
 	for p, n := range told {
 		if n != int64(len(in.rowsOf(p))) {
@@ -149,8 +149,8 @@ func (in *input) allTold(told []int64) bool {
 	return told != nil
 }
 
-// committedAll: at the end everything is in bound checkpoints, and the broker hears
-// of it.
+// committedAll waits until the broker was told that all records are done. At the end bound
+// checkpoints hold everything.
 func (c *crew) committedAll(ctx context.Context) {
 	tick := time.NewTicker(commitsEvery)
 	defer tick.Stop()
@@ -161,11 +161,11 @@ func (c *crew) committedAll(ctx context.Context) {
 			case <-ctx.Done():
 			case <-tick.C:
 			}
-			if c.broker.away() { // it has a deadline of its own
+			if c.broker.away() { // its start has a deadline of its own
 				since = time.Now()
 			}
 			if ctx.Err() != nil || time.Since(since) > commitsWithin {
-				c.wrongf("%s is not committed up to its end within %v of it", in.name, commitsWithin)
+				c.wrongf("%s is not committed up to its end within %v after the end of data", in.name, commitsWithin)
 				return
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Two partitions of three records each.
+// topic6 is a topic with two partitions of three records each.
 func topic6() []*input {
 	in := &input{name: "small", records: 6, passes: 1, partitions: 2}
 	for id := range 6 {
@@ -29,7 +29,7 @@ func TestAnOffsetAboveWhatOneReplicatedCheckpointHasIsEarly(t *testing.T) {
 		t.Error(wrong)
 	}
 	if wrong := e.judge(0, []int64{3, 1}); len(wrong) != 1 {
-		t.Errorf("no single checkpoint has all three: %q", wrong)
+		t.Errorf("the checkpoints have the records below 3 together, but none has all: got %q", wrong)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestOffsetsOfAPrivateModelAreInTheCheckpointsOfAllRanksTogether(t *testing.
 		t.Error(wrong)
 	}
 	if wrong := e.judge(0, []int64{-1, 2}); len(wrong) != 1 {
-		t.Errorf("record 4 is in none: %q", wrong)
+		t.Errorf("record 4 is in no checkpoint: got %q", wrong)
 	}
 	e.has(has(1))
 	if wrong := e.judge(0, []int64{3, 1}); len(wrong) != 0 {

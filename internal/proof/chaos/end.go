@@ -8,15 +8,14 @@ import (
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// patiences is how many of them the end may take in all, as long as each brings
-// some progress: how fast a machine is, and how long a broker takes to start on it,
-// says nothing about the job.
+// patiences is how many patiences the end may take in all, if each brings some progress. The speed
+// of a machine, or the time a broker needs to start on it, says nothing about the job.
 const patiences = 4
 
-const progressEvery = time.Second // that it is asked for
+const progressEvery = time.Second // how often progress is asked for
 
-// ends waits for the end of data. False: something is wrong already, or nothing goes
-// on, or it goes on for ever; then the run is stuck.
+// ends waits for the end of data. It gives false, and marks the run as stuck where that applies, if
+// something is wrong already, if nothing moves any more, or if the job goes on for ever.
 func (c *crew) ends(ctx context.Context) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -58,10 +57,10 @@ func (c *crew) ends(ctx context.Context) bool {
 	}
 }
 
-// allowance is how long the end may take. It begins anew with each record that is written:
-// there are so many records, and how fast they come says nothing about the job. Pushers kill
-// themselves, and each new one is a Python that starts. On a machine with a load of 50, that
-// alone took ten minutes.
+// allowance is how long the end may take. It starts again with each record that is written: the
+// number of records is fixed, and how fast they come says nothing about the job. Pushers kill
+// themselves, and each new one is a Python process that starts. On a machine with a load of 50,
+// that alone took ten minutes.
 type allowance struct {
 	most    time.Duration
 	since   time.Time
@@ -75,8 +74,8 @@ func (a *allowance) over(now time.Time, written int, more bool) bool {
 	return now.Sub(a.since) > a.most
 }
 
-// writtenYet counts the records of inputs that are written while they are read, and says
-// whether more will come.
+// writtenYet counts the records written so far of inputs that are written while they are read, and
+// says whether more will come.
 func (c *crew) writtenYet() (n int, more bool) {
 	for _, in := range c.inputs {
 		in.mu.Lock()
@@ -86,8 +85,8 @@ func (c *crew) writtenYet() (n int, more bool) {
 	return n, c.producing.Load() > 0
 }
 
-// progress is what moves as long as a job goes on: what there is, and what of it is
-// settled. Nothing where the master does not answer.
+// progress describes how much input there is and how much of it is settled. The text changes as
+// long as the job moves. It is empty if the master does not answer.
 func (b *books) progress(ctx context.Context, inputs []*input) (text string) {
 	ctx, cancel := context.WithTimeout(ctx, progressEvery)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// bit_exact: which batches a step has depends on nothing that happens. Every hash
-// that a rank wrote down is compared with those of a job over the same files that
-// nobody disturbs, with another number of ranks.
+// With bit_exact, the batches of a step do not depend on anything that happens to the job. Each rank
+// writes down a hash of its batches. They are compared with those of an undisturbed job that reads
+// the same files with another number of ranks.
 
 const (
 	exactBatch    = 24 // rows
@@ -21,7 +21,7 @@ const (
 	referenceEnds = 2 * time.Minute
 )
 
-// exactRows are the rows of a batch; 0: it is not bit_exact.
+// exactRows is the number of rows in a batch. 0: the run is not bit_exact.
 func (c *crew) exactRows() int {
 	if !c.exact {
 		return 0
@@ -38,14 +38,14 @@ func (c *crew) judgeExact(ctx context.Context, lives []*life, v *Verdict) error 
 	return nil
 }
 
-// judgeSteps compares what ranks have read with what they should.
+// judgeSteps compares the batches that ranks have read with those of the undisturbed job.
 func (v *Verdict) judgeSteps(lives []*life, want map[turn]int64) {
 	seen := map[turn]bool{}
 	for _, l := range lives {
 		for at, hash := range l.hashes {
 			seen[at] = true
 			if expected, ok := want[at]; !ok || hash != expected {
-				v.say("bit_exact: step %d of virtual rank %d of %v is another batch (%x) than without trouble (%x)", at.step, at.virtual, l, hash, expected)
+				v.say("bit_exact: step %d of virtual rank %d of %v is batch %x, and batch %x without trouble", at.step, at.virtual, l, hash, expected)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func (v *Verdict) judgeSteps(lives []*life, want map[turn]int64) {
 	}
 }
 
-// undisturbed is the hash of each batch of the same job when nothing happens to it.
+// undisturbed runs the same job without trouble, and gives the hash of each batch.
 func (c *crew) undisturbed(ctx context.Context) (all map[turn]int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, referenceEnds)
 	defer cancel()
@@ -86,7 +86,7 @@ func (c *crew) undisturbed(ctx context.Context) (all map[turn]int64, err error) 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			err = errors.New("it does not end: " + n.who())
+			err = errors.New("it has not ended in time: " + n.who())
 		}
 	}
 	n.stopAll()

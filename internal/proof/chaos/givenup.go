@@ -13,12 +13,11 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// A batch that was stepped comes again only if the master has given up its trainer: no
-// agent has spoken for the process, or for its step file, for too long. The master's log
-// says when.
+// A stepped batch comes again only if the master has given up its trainer: for too long, no agent
+// has reported the process or its step file. The master's log says when that happened.
 var givenUpLine = regexp.MustCompile(`^time=(\S+) .*msg="a trainer is given up: [^"]*"(?: agent=agent-(\d+))? rank=(\d+)`)
 
-// readGivenUp gives each life the times when a process of its rank was given up.
+// readGivenUp adds to each life the times at which a process of its rank was given up.
 func (c *crew) readGivenUp(lives []*life) error {
 	file, err := os.Open(filepath.Join(c.dir, "master.log"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +27,7 @@ func (c *crew) readGivenUp(lives []*life) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	ahead := time.Now().UnixNano() - child.Monotonic() // of the wall clock; nobody sets it here
+	ahead := time.Now().UnixNano() - child.Monotonic() // how far the wall clock is ahead of the monotonic one; no process sets it here
 	in := bufio.NewScanner(file)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -38,7 +37,7 @@ func (c *crew) readGivenUp(lives []*life) error {
 		}
 		when, err := time.Parse(time.RFC3339Nano, m[1])
 		rank, err2 := strconv.Atoi(m[3])
-		agent := -1 // any: a master that was just started has heard of none
+		agent := -1 // any agent: a master that was just started does not know the agent
 		if m[2] != "" {
 			agent, _ = strconv.Atoi(m[2])
 		}

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// A consumer group's run: the same trouble and the same truth, without us.
+// The same trouble, with the same truth, for a plain consumer group instead of Headrace.
 const (
 	groupName   = "chaos-trainers"
 	groupRows   = 512
-	groupQuiet  = 2 * time.Second // its commits are believed when nothing has come for so long
+	groupQuiet  = 2 * time.Second // if nothing came for so long, its commits are believed
 	topicSpread = 2               // partitions per member
 )
 
-// groupSettings are not librdkafka's defaults: with 45 s each death would stop the
-// whole group for as long. Commits are automatic, every 5 s, as they are.
+// groupSettings sets a short session: with librdkafka's default of 45 s, each death would stop the
+// whole group for that long. Commits stay at the default: automatic, every 5 s.
 var groupSettings = map[string]string{"session.timeout.ms": "6000"}
 
-// GroupEvery is the mean time between two troubles in which a consumer group still
-// reads: whenever one dies, the others wait for its session to end.
+// GroupEvery is the mean time between two troubles. With less a consumer group would hardly read:
+// when one member dies, the others wait until its session has ended.
 const GroupEvery = 8 * time.Second
 
-// RunGroup points the same tool at a plain consumer group: o.Group is its script.
-// What that loses and repeats is no error; it is what the Result is for.
+// RunGroup makes the same trouble for a plain consumer group, whose script is o.Group. Losses and
+// repeats are no error: the Result counts them.
 func RunGroup(ctx context.Context, o Options) (res Result, err error) {
 	began := time.Now()
 	res.Model, res.Source, res.Prefetch, res.Seed = "consumer-group", Kafka, o.Prefetch, o.Seed
@@ -86,7 +86,7 @@ func RunGroup(ctx context.Context, o Options) (res Result, err error) {
 	return res, nil
 }
 
-// liveGroup is its run from the first process until it says that it is done.
+// liveGroup runs the group from the first process until it has committed every record.
 func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int) error {
 	c.mu.Lock()
 	for rank := range ranks {
@@ -111,15 +111,15 @@ func (c *crew) liveGroup(ctx context.Context, t *trouble, ranks int) error {
 	defer cancel()
 	for !done() || c.quiet() < groupQuiet {
 		if !t.pause(ctx, 100*time.Millisecond, 100*time.Millisecond) {
-			c.wrongf("it has not committed every record %v after the last trouble", patiences*c.o.Patience)
+			c.wrongf("the group has not committed every record %v after the last trouble", patiences*c.o.Patience)
 			return nil
 		}
 	}
 	return nil
 }
 
-// groupIsDone says whether the group has committed every record; false while nobody
-// answers.
+// groupIsDone reports whether the group has committed every record. It is false if the broker does
+// not answer.
 func (c *crew) groupIsDone(ctx context.Context) bool {
 	in := c.inputs[0]
 	if !c.broker.mu.TryLock() {
@@ -182,7 +182,7 @@ func (c *crew) startMember(s *seat) error {
 	return err
 }
 
-// keepMember starts a rank's next process whenever one ends.
+// keepMember starts the next process of a rank whenever one ends.
 func (c *crew) keepMember(s *seat) {
 	for {
 		c.mu.Lock()
@@ -197,7 +197,7 @@ func (c *crew) keepMember(s *seat) {
 		c.mu.Lock()
 		s.life.ended, s.life.status = p.At, how
 		c.mu.Unlock()
-		if status >= 0 { // nobody killed it
+		if status >= 0 { // it was not killed
 			c.wrongf("%s ended by itself: %s; see %s.log", s.life, how, p.Name)
 			return
 		}

@@ -1,12 +1,11 @@
-"""A plain consumer group with automatic commits, for the chaos test: what many
-training scripts do. Its model is its journal, as trainer.py's is.
+"""A plain consumer group with automatic commits, for the chaos test. Many training scripts work
+like this. Its journal is its model, as with the trainers of --journal.
 
-Any script can stand here that does the same with CHAOS_GROUP, a JSON object:
-reads `topic` of `brokers` in the group `group` with `settings`, batches of `rows`,
-at `rate` rows/s, with `prefetch` batches read ahead by a thread (0: none), as data
-loaders do; learns from each batch, and writes down what it does into the file
-`journal`, in the bytes that journal.go describes: YIELDED with the ids of a batch,
-APPLIED when it is in the model. It ends when it is told to.
+Another script can take its place. It gets a JSON object in CHAOS_GROUP. It reads `topic` of
+`brokers` as a member of the group `group` with `settings`, in batches of `rows`, at `rate` rows
+per second. A thread reads `prefetch` batches ahead, as data loaders do (0: none). It learns from
+each batch, and writes into the file `journal` what it does, in the format of journal.go: YIELDED
+with the ids of a batch, and APPLIED when the batch is in the model. It ends on SIGTERM.
 """
 
 import json
@@ -33,7 +32,7 @@ def write(kind, number=0, keys=b""):
 
 
 def mix(ids):
-    """The check that each record carries beside its id."""
+    """The check value that each record carries beside its id."""
     z = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return ((z ^ (z >> np.uint64(29))) >> np.uint64(1)).astype(np.int64)
 
@@ -54,7 +53,7 @@ def batches():
 
 
 def ahead(batches, most):
-    """The same, with up to most of them ready."""
+    """The same batches, read ahead by a thread: up to `most` of them are ready."""
     ready = queue.Queue(most)
 
     def read():

@@ -9,33 +9,33 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// A journal is a row of entries, little-endian:
+// A journal is a sequence of entries, little-endian:
 //
 //	"CHJ1"  u16 kind  u16 stream  u32 keys  u32 0  i64 number  i64 aux  i64 time (monotonic, ns)  keys * i64
 //
-// A key is id | pass << 40 | dataset << 56. An entry is one write. SIGKILL can cut that
-// write off where a page ends, so the file of a killed process may end with a part of an
-// entry. What the entry says has not happened then: it is written before the process goes on.
+// A key is id | pass << 40 | dataset << 56. A process writes an entry, in one write(2), before it goes
+// on. SIGKILL can cut that write off at the end of a page. So the file of a killed process may end
+// with a part of an entry, which is ignored: the process had not gone on.
 const (
-	kindStart      = iota + 1 // of the process: number is its pid
-	kindYielded               // batch number of the stream: its keys
-	kindApplied               // it is in the model; aux: life of the shared model's server
-	kindStepped               // and step() has returned; aux: batches known to be durable
+	kindStart      = iota + 1 // the process began: number is its pid
+	kindYielded               // the stream gave batch number, with these keys
+	kindApplied               // batch number is in the model; aux: which life of the shared model's server has it
+	kindStepped               // step() of batch number has returned; aux: how many batches are known to be durable
 	kindEnded                 // the stream saw the end of data
 	kindClosed                // the stream was closed before that
-	kindFenced                // the process was told that it is out
-	kindDone                  // the process has shut down well: all steps are durable
-	kindBad                   // a record came with values that are not its own
-	kindTrapped               // point number is reached: aux 0: it kills itself, 1: the master, 2: its agent
-	kindSaved                 // a manifest of step number and cut aux was renamed; its key: when the state was copied. stream: life of the server
-	kindBound                 // and bound
-	kindRestored              // the process went back to step number, cut aux; 0: to the start. stream: life of the shared model's server. Keys, with memory: the cut's order, and 1 if it came from memory, 2 if from another node's
-	kindFailedSave            // a save of step number did not succeed
+	kindFenced                // the process was told that it is fenced off
+	kindDone                  // the process shut down well: all steps are durable
+	kindBad                   // a record came with values of another record
+	kindTrapped               // trap point `number` is reached; the trap kills aux 0: the process itself, 1: the master, 2: its agent
+	kindSaved                 // the manifest of step number and cut aux was renamed; its key: when the state was copied; stream: life of the server
+	kindBound                 // the checkpoint was bound; the same fields
+	kindRestored              // the process went back to step number and cut aux; 0: to the start. stream: life of the shared model's server. With memory, keys are the order of the cut, and 1 if it came from memory, 2 if from another node's
+	kindFailedSave            // a save of step number failed
 	kindHashed                // bit_exact: the batch of step number and virtual rank stream has hash aux
-	kindHeld                  // a checkpoint of step number and cut aux is whole in memory; its key: the cut's order
+	kindHeld                  // a checkpoint of step number and cut aux is complete in memory; its key: the order of the cut
 )
 
-// trapPoints are the numbers of a trap's points: traps.py's POINTS.
+// trapPoints names the points of traps by number. POINTS in trainer/traps.py is the same list.
 var trapPoints = []string{"yield", "apply", "step", "acked", "captured", "frozen", "files", "part", "manifest", "renamed", "bound", "restored", "paused", "copying", "sealed", "persist"}
 
 const entrySize = 40
@@ -54,64 +54,64 @@ func (k key) String() string {
 type batch struct {
 	stream, number         int
 	keys                   []key
-	yielded                int64 // when
-	applied, stepped       int64 // when; 0: not
-	durableWhenLastStepped bool  // the stream knew that the step was on disk
+	yielded                int64 // time
+	applied, stepped       int64 // times; 0: it did not happen
+	durableWhenLastStepped bool  // when the last entry was written, the stream knew that this step was durable
 	server                 int   // life of the shared model's server that has it
 }
 
-// life is the journal of one process.
+// life is one process of a rank, as its journal tells it.
 type life struct {
-	rank, no     int // of the rank's lives, from 1
+	rank, no     int // no counts the processes of the rank from 1
 	batches      []*batch
 	done, fenced bool
 	bad          bool
-	began, ended int64 // ended: by the harness's clock, 0 while it runs
+	began, ended int64 // ended by the harness's clock; 0 while it runs
 	started      int64 // by the harness's clock
-	rows         []int // that it asks for, by stream
+	rows         []int // the rows that it asks for, by stream
 	agent        int
 	status       string
-	frozen       bool          // stopped for a while
-	stood        []disturbance // when
+	frozen       bool          // it was frozen at some time
+	stood        []disturbance // the times in which it was frozen
 	traps        []trapped
 	saved        []saved
-	model        cut.ID // what it restored, or has bound last
-	joined       bool   // its process runs
+	model        cut.ID // the cut that it restored, or bound last
+	joined       bool   // it has joined the job
 	restores     int
 	restored     []restored
 	failedSaves  int
 	hashes       map[turn]int64
-	held         []whole // in memory, in order
-	group        int     // replicated: the start of the group that it is of
+	held         []whole // checkpoints that were complete in memory, in order
+	group        int     // replicated: which start of the group it belongs to
 	givenUp      []int64 // when the master gave up a process of the rank, since this one began
 }
 
-// saved is a checkpoint that counts.
+// saved is a checkpoint whose manifest was renamed.
 type saved struct {
 	cut      cut.ID
-	server   int   // life of the shared model's server whose model it is
-	captured int64 // when it was copied
+	server   int   // life of the shared model's server that the state is from
+	captured int64 // when the state was copied
 }
 
-// restored is what a process went back to; shared: what it gave the model's server
-// after its death.
+// restored is what a process went back to. For a shared model, it is what the process gave to a new
+// server.
 type restored struct {
 	server int
 	cut    cut.ID
 	at     int64
-	order  int64 // of the cut, where checkpoints lie in memory too
-	memory bool  // it came from there
-	peer   bool  // it came from another node's memory
+	order  int64 // order of the cut, if checkpoints are in memory too
+	memory bool  // it came from this node's memory
+	peer   bool  // it came from the memory of another node
 }
 
-// whole is a checkpoint that was whole in memory.
+// whole is a checkpoint that was complete in memory.
 type whole struct {
 	cut   cut.ID
 	order int64
 	at    int64
 }
 
-// turn is one batch of a bit_exact step.
+// turn names one batch of a bit_exact step.
 type turn struct{ step, virtual int }
 
 // trapped is a kill at a named point.
@@ -125,7 +125,7 @@ func (l *life) String() string { return fmt.Sprintf("rank %d life %d (%s)", l.ra
 func (l *life) read(path string) error {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
-		return nil // killed before it began
+		return nil // it was killed before it wrote anything
 	}
 	if err != nil {
 		return err

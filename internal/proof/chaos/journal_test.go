@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SIGKILL cut a write off after 4,096 bytes, where a page ends. The part of an entry that a
-// killed process leaves counts for nothing; that of any other process is an error.
+// SIGKILL cut a write off after 4,096 bytes, at the end of a page. A partial last entry is ignored if
+// the process was killed. In the journal of any other process it is an error.
 func TestAJournalMayEndWithAPartOfAnEntryOnlyIfItsProcessWasKilled(t *testing.T) {
 	entry := append([]byte("CHJ1"), make([]byte, entrySize-4+2*8)...)
 	binary.LittleEndian.PutUint16(entry[4:], kindYielded)
@@ -23,17 +23,17 @@ func TestAJournalMayEndWithAPartOfAnEntryOnlyIfItsProcessWasKilled(t *testing.T)
 		}
 		killed := life{status: "signal: killed"}
 		if err := killed.read(path); err != nil || len(killed.batches) != 1 || killed.batches[0].number != 1 {
-			t.Errorf("the first %d bytes of an entry behind a whole one: %v, %d batches", cut, err, len(killed.batches))
+			t.Errorf("a killed process left a whole entry and %d bytes of the next: error %v, %d batches; want no error and the batch of the whole entry", cut, err, len(killed.batches))
 		}
 		ended := life{status: "exit status 0"}
 		if err := ended.read(path); (err == nil) != (cut == 0) {
-			t.Errorf("the first %d bytes of an entry of a process that ended by itself: %v", cut, err)
+			t.Errorf("a process that ended by itself left %d bytes of an entry: error %v, want one", cut, err)
 		}
 	}
 	if err := os.WriteFile(path, []byte("CHJ2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&life{status: "signal: killed"}).read(path); err == nil {
-		t.Error("what is no journal was read as one")
+		t.Error("a file that is not a journal was read as one")
 	}
 }

@@ -31,7 +31,7 @@ func (k kafka) writer(in *input) (writer, error) {
 	return kafkaWriter{testbroker.NewAppender(k.Addr(), in.name)}, nil
 }
 
-// kafkaWriter writes with all codecs. An offset is a record's number.
+// kafkaWriter writes with all codecs. The offset of a record is its number in the partition.
 type kafkaWriter struct{ to *testbroker.Appender }
 
 func (w kafkaWriter) append(ctx context.Context, r *rand.Rand, partition int, end int64, values [][]byte, put func(int, string, int64)) error {
@@ -57,7 +57,7 @@ func (k kafka) source(in *input) string {
 func (k kafka) sizes() (lease, block string) { return "initial: 80, min: 20", "150" }
 func (k kafka) exact() bool                  { return true }
 
-// segment: a partition is one; of bit_exact each partition is a segment, chaos-0/3.
+// segment: a partition is one segment. With bit_exact, a cut calls it by topic and number: chaos-0/3.
 func (k kafka) segment(in *input, p *cut.Partition, r audit.Range) string {
 	if in.virtual > 0 {
 		return r.Name[strings.LastIndexByte(r.Name, '/')+1:]
@@ -69,7 +69,8 @@ func (k kafka) told(ctx context.Context, in *input) []int64 {
 	return k.offsets(ctx, in.group(), in.name, in.partitions)
 }
 
-// offsets of a group; -1: there is none. Nothing while nobody answers.
+// offsets gives the committed offsets of a group. -1: the partition has none. nil: the broker does not
+// answer.
 func (k kafka) offsets(ctx context.Context, group, topic string, partitions int) []int64 {
 	client, done := k.Client()
 	defer done()

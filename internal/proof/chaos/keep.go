@@ -10,11 +10,11 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// Whoever ends is started again, until all is done.
+// A process that ends is started again, until all is done.
 
-// applyAgain tells a master that has lost its state; until then no trainer starts.
+// applyAgain tells the datasets to a master that has lost its state. No trainer starts before that.
 func (c *crew) applyAgain(ctx context.Context, master *child.Process) {
-	for !master.Ended() { // its next life is told else
+	for !master.Ended() { // if this master ends, the next one is told by another call
 		c.mu.Lock()
 		must := c.unapplied
 		c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *crew) applied(ctx context.Context) bool {
 	}
 }
 
-// keep starts a master or an agent again. c.mu is held when again is called.
+// keep starts a master or an agent again. again is called with c.mu held.
 func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again func() (*child.Process, error)) {
 	for {
 		c.mu.Lock()
@@ -76,7 +76,7 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 		if !c.wait(agent) {
 			return
 		}
-		c.mu.Lock() // who takes the master's state away first ends everybody
+		c.mu.Lock() // loseState holds c.mu from before it ends all processes until the state is removed
 		next, err := again()
 		if err == nil {
 			*at = next
@@ -93,8 +93,8 @@ func (c *crew) keep(ctx context.Context, agent int, at **child.Process, again fu
 	}
 }
 
-// wait is the time between an end and the next start: mostly short, sometimes
-// longer than a session lives. Of an agent it may be decided. False: there is no next.
+// wait waits between the end of a process and its next start: mostly a short time, sometimes longer
+// than a session lives. c.absent may say how long for an agent. False: the run is over.
 func (c *crew) wait(agent int) bool {
 	c.mu.Lock()
 	d := time.Duration(c.rnd.Int64N(int64(400 * time.Millisecond)))
@@ -116,8 +116,8 @@ func (c *crew) wait(agent int) bool {
 	}
 }
 
-// keepTrainer starts a rank's next process until one sees the end of data; in a
-// replicated job the whole group begins again when one member does.
+// keepTrainer starts a rank's next process, until one sees the end of data. If one member of a
+// replicated group ends, the whole group starts again.
 func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 	for {
 		c.mu.Lock()
@@ -164,7 +164,7 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 	}
 }
 
-// endTrainers kills all that still run: nobody of them writes a file any more. c.mu
+// endTrainers kills all trainers and waits for their ends, so that none writes a file any more. c.mu
 // is held.
 func (c *crew) endTrainers() {
 	for _, s := range c.seats {
@@ -175,18 +175,18 @@ func (c *crew) endTrainers() {
 	}
 }
 
-// again has also those start again that have seen the end: what they were done with is gone.
-// Of a shared model that is the model, and rank 0, who restores it, may be one of them. Of
-// private models it is what the master knew, and a new master waits until all ranks have
-// restored. A replicated group begins again with the first of it that was killed. c.mu is held.
+// again makes ranks start again that have seen the end, because what they had finished is lost. With
+// a shared model the model is lost, and rank 0, which restores it, may be done. With private models
+// the master's state is lost, and a new master waits until all ranks have restored. A replicated
+// group starts again anyway, with its first killed member. c.mu is held.
 func (c *crew) again() {
 	if c.o.Model != "replicated" {
 		c.group++
 	}
 }
 
-// restarted waits, for a member that is done, until all are (false) or the group
-// begins again.
+// restarted waits in a rank that is done. False: all ranks are done, or the run is over. True: the rank
+// has to start again.
 func (c *crew) restarted(group int) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -205,7 +205,7 @@ func (c *crew) restarted(group int) bool {
 	}
 }
 
-// allDone: every rank's process has seen the end of data. c.mu is held.
+// allDone reports whether every rank's process has seen the end of data. c.mu is held.
 func (c *crew) allDone() bool {
 	for _, s := range c.seats {
 		if !s.done || s.group != c.group {
@@ -215,23 +215,23 @@ func (c *crew) allDone() bool {
 	return true
 }
 
-// over: every rank's process has seen the end of data, or was told that all is in.
+// over reports whether every rank's process has seen the end of data, or was told that all is in.
 func (c *crew) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.allDone()
 }
 
-// endsWithin is how long whoever is asked to end may take, on a busy machine.
+// endsWithin is how long a process may take to end after SIGTERM, on a busy machine.
 const endsWithin = 30 * time.Second
 
-// release: nobody is looked after any more.
+// release stops the goroutines that start processes again.
 func (c *crew) release() {
 	c.released.Do(func() { close(c.quit) })
 	c.wg.Wait()
 }
 
-// stopAll ends whatever still runs, trainers first, and says who did not listen.
+// stopAll ends all processes that still run, trainers first. A process that ignores SIGTERM is a fault.
 func (c *crew) stopAll() {
 	c.release()
 	for _, s := range c.seats {
@@ -249,7 +249,7 @@ func (c *crew) stopAll() {
 		if c.agents[k] == nil {
 			continue
 		}
-		if c.agents[k].Ended() { // killed when all was done: nobody has started it again
+		if c.agents[k].Ended() { // it was killed when all was done, so it was not started again
 			if p, err := c.startAgent(k); err == nil {
 				c.agents[k] = p
 			}
@@ -266,8 +266,8 @@ func (c *crew) stopAll() {
 	}
 }
 
-// listens waits until an agent does: one that is ended before it has taken over the
-// socket of a killed one leaves that behind.
+// listens waits until an agent listens. An agent that is ended before it has taken over the socket of
+// a killed one leaves that socket behind.
 func (c *crew) listens(k int, patience time.Duration) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && !c.agents[k].Ended(); {
 		conn, err := net.Dial("unix", c.socket(k))

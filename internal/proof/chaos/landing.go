@@ -19,31 +19,31 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Landing is the source of a run whose records are pushed while they are read. It has no
-// broker: where that of another queue is killed, a pusher is (trainer/pusher.py).
+// Landing is the source of a run whose records are pushed while they are read. It has no broker.
+// Trouble that would kill a broker kills a pusher instead (trainer/pusher.py).
 const Landing = "landing"
 
-// Points at which a pusher ends itself, between any two of its calls.
+// pushPoints are points between two calls of a pusher, at which it kills itself.
 var pushPoints = []string{"opened", "asked", "half", "pushed", "staged", "told", "committed"}
 
-// Records that must never be seen: of a transaction that is not committed, and of one that
-// adds more to a transaction that is visible. Their ids are beyond any input's.
+// The ids of records that must never be seen: one in a transaction that is not committed, and one in
+// a second push of a visible transaction. They are larger than any id of an input.
 const (
 	strayID = 1 << 38
 	againID = 1<<38 + 1
 )
 
-// landing is the master's own queue.
+// landing is the queue of a job with pushed records: the master itself.
 type landing struct {
 	c *crew
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  []*pushing
-	away bool // pushers were killed, and are not to be started yet
+	away bool // pushers were killed and must not start yet
 	died int  // pushers that were killed, by us or by themselves
 }
 
-// pushers of a run that has some. They have ended when the run is judged.
+// pushers gives the landing of a run that pushes. Call it after the pushers have ended.
 func (c *crew) pushers() (*landing, bool) {
 	if c.broker == nil {
 		return nil, false
@@ -76,8 +76,8 @@ func (l *landing) where() string { return "the master" }
 
 func (l *landing) createTopic(context.Context, string, int) error { return nil }
 
-// source has chunks that are so small that a transaction has several, and deletes them as
-// soon as no checkpoint needs them.
+// source asks for chunks so small that a transaction has several. They are deleted as soon as no
+// checkpoint needs them.
 func (l *landing) source(in *input) string {
 	return fmt.Sprintf("landing: {partitions: %d, chunk: 1KiB, retain: 0s}", in.partitions)
 }
@@ -85,7 +85,7 @@ func (l *landing) source(in *input) string {
 func (l *landing) sizes() (lease, block string) { return "initial: 80, min: 20", "150" }
 func (l *landing) exact() bool                  { return false }
 
-// segment: a chunk is one, and has a name that nobody else has.
+// segment: a chunk is one segment, and its name is unique.
 func (l *landing) segment(_ *input, _ *cut.Partition, r audit.Range) string {
 	return filepath.Base(r.Name)
 }
@@ -106,12 +106,12 @@ func (l *landing) writer(in *input) (writer, error) {
 	return p, nil
 }
 
-// pushing is the pusher of one input: processes that follow each other.
+// pushing is the pusher of one input. Its processes follow each other.
 type pushing struct {
 	l      *landing
 	in     *input
 	folder string
-	n      int // transactions
+	n      int // transactions so far
 	p      *child.Process
 }
 
@@ -143,14 +143,14 @@ func (p *pushing) keep() (err error) {
 	return err
 }
 
-// transaction is what trainer/pusher.py is told.
+// transaction is a file N.json for trainer/pusher.py.
 type transaction struct {
 	ID     string   `json:"id"`
 	Key    string   `json:"key"`
 	Values [][]byte `json:"values"`
 	Die    []string `json:"die"`
-	Stray  string   `json:"stray"` // a record of a transaction that is never committed
-	Again  string   `json:"again"` // a record that is pushed under the same id once more
+	Stray  string   `json:"stray"` // a record in a transaction that is never committed
+	Again  string   `json:"again"` // a record that is pushed again under the id of this transaction
 }
 
 // append pushes values in one transaction, and waits until a pusher says that it is visible.
@@ -193,14 +193,14 @@ func (p *pushing) append(ctx context.Context, r *rand.Rand, partition int, _ int
 	}
 }
 
-// record makes one with an id.
+// record makes the bytes of a record with an id.
 func (p *pushing) record(r *rand.Rand, id int) string {
 	var b bytes.Buffer
 	p.in.record(&b, r, id)
 	return string(bytes.TrimRight(b.Bytes(), "\r\n"))
 }
 
-// keyOf is a key whose records belong to a partition.
+// keyOf gives a key that hashes to a partition.
 func keyOf(partition, partitions int) string {
 	for k := 0; ; k++ {
 		if key := "k" + strconv.Itoa(k); chunk.PartitionOf([]byte(key), partitions, 0) == partition {
@@ -209,8 +209,8 @@ func keyOf(partition, partitions int) string {
 	}
 }
 
-// told is what the journal says of a transaction: the chunks of each attempt that came to
-// its commit, and how many records are visible; -1: none yet.
+// told reads what the journal says of a transaction: the chunks of each attempt that reached the
+// commit, and how many records are visible (-1: none yet).
 func (p *pushing) told(n int) (attempts [][]string, done int, err error) {
 	text, err := os.ReadFile(p.journal())
 	if err != nil {
@@ -243,14 +243,14 @@ func (p *pushing) told(n int) (attempts [][]string, done int, err error) {
 	return attempts, done, nil
 }
 
-// place says where the records lie. Each attempt has cut them into the same chunks, and one
-// of the attempts is visible: of each, all places are known.
+// place tells where the records are. Each attempt cut them into the same chunks under other names,
+// and any one attempt may be the visible one. So place names the places in the chunks of all attempts.
 func (p *pushing) place(attempts [][]string, done, records int, put func(int, string, int64)) error {
 	if done != records {
-		return fmt.Errorf("%s: a transaction of %d records is visible with %d", p.in.name, records, done)
+		return fmt.Errorf("%s: a transaction was pushed with %d records and is visible with %d", p.in.name, records, done)
 	}
 	if len(attempts) == 0 {
-		return fmt.Errorf("%s: a transaction is visible that nobody has tried to commit", p.in.name)
+		return fmt.Errorf("%s: a transaction is visible, and no pusher has tried to commit it", p.in.name)
 	}
 	var first []string
 	for n, locators := range attempts {
@@ -281,7 +281,7 @@ func (p *pushing) place(attempts [][]string, done, records int, put func(int, st
 	return nil
 }
 
-// same: what lies in one segment may lie in another one instead.
+// same says that the records of one segment may be in another one instead.
 func (in *input) same(one, other string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -291,5 +291,5 @@ func (in *input) same(one, other string) {
 func (p *pushing) close() {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
-	_ = p.kill() // who looks for what is left says it
+	_ = p.kill() // left.go finds a process that is still there
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// left says what a run has left behind: processes, sockets, locks, addresses.
+// left lists what a run has left behind: processes, sockets, locks, addresses.
 func left(run, sockets, state string) (found []string) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -32,7 +32,7 @@ func left(run, sockets, state string) (found []string) {
 	return found
 }
 
-// cries says which outputs hold what no process may say.
+// cries lists the outputs that hold a message that no process may print, such as a panic.
 func cries(dir string) (found []string) {
 	logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, name := range logs {

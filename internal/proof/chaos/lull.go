@@ -15,25 +15,24 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// A lull: nothing is disturbed until the master knows of everything. Then an agent dies and
-// stays away for longer than its session lives, but not for as long as it takes until it is
-// given up. Its trainers step on, and end meanwhile.
+// A lull: nothing is disturbed until the master knows everything. Then an agent dies. It stays away
+// for longer than its session lives, but for less time than it takes to be given up. Meanwhile its
+// trainers step on, and end.
 //
-// What they stepped must not come again, and the judge can tell: between other troubles,
-// something was mostly wrong with that agent or the master shortly before, which may be why
-// a trainer was given up.
+// What they stepped must not come again. The judge can tell this only after a lull: between other
+// troubles, something was mostly wrong with that agent or the master shortly before, and that might
+// be the reason why a trainer was given up.
 
-// How much longer than told all is quiet, and how long a trainer takes to be let in.
+// lullMargin: a lull is quiet for told and this much more. letInWithin: time until a trainer is let in.
 const (
 	lullMargin  = 500 * time.Millisecond
 	letInWithin = 2 * time.Second
 )
 
-// lullWithin is how long the quiet is waited for. Traps of trainers that were started
-// before may break it.
+// lullWithin is how long to wait for the quiet. A trap of a trainer that was started before may break it.
 const lullWithin = 4 * told
 
-// lullSeconds are about how long one takes, with all trainers at work for most of it.
+// lullSeconds is about how long a lull takes. All trainers work for most of it.
 func (c *crew) lullSeconds() float64 {
 	if c.o.Model != "shared" {
 		return 0
@@ -41,17 +40,17 @@ func (c *crew) lullSeconds() float64 {
 	return (told + lullMargin + 2*c.o.TTL).Seconds()
 }
 
-// mayLull: once in a round of a shared model, when so many kills were done.
+// mayLull reports whether it is time for the one lull of a shared model's run, after lullAt kills.
 func (t *trouble) mayLull() bool {
 	return t.o.Model == "shared" && t.lulls == 0 && t.kills >= t.lullAt
 }
 
-// lullFile tells a trainer to kill its agent when its next batch is applied.
+// lullFile is the file that makes a trainer kill its agent when the next batch is applied.
 func (c *crew) lullFile(rank int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("lull-%d", rank))
 }
 
-// lull waits for the quiet, has an agent killed, and waits until it is back.
+// lull waits for the quiet, lets a trainer kill its agent, and waits until the agent is back.
 func (t *trouble) lull(ctx context.Context) {
 	t.lulls++
 	t.tell("lull")
@@ -73,7 +72,7 @@ func (t *trouble) lull(ctx context.Context) {
 	}
 	t.kills++
 	t.leased++
-	if t.rnd.IntN(2) == 0 { // else they end by themselves, when nobody has heard them for a TTL
+	if t.rnd.IntN(2) == 0 { // in the other half of the runs they end by themselves, one TTL after they lost their agent
 		t.pause(ctx, t.o.TTL/8, t.o.TTL/2)
 		for _, v := range under {
 			if v.p.Ended() {
@@ -88,8 +87,8 @@ func (t *trouble) lull(ctx context.Context) {
 	t.pause(ctx, away, t.o.TTL)
 }
 
-// killAtBatch has a trainer kill its agent between its model and its step(). If it gets
-// no batch, we kill it.
+// killAtBatch makes a trainer kill its agent after a batch is in the model and before step(). If the
+// trainer gets no batch, we kill the agent.
 func (t *trouble) killAtBatch(ctx context.Context, agent *child.Process, by target) error {
 	path := t.lullFile(by.life.rank)
 	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(agent.Pid())), 0o600); err != nil {
@@ -113,8 +112,8 @@ func (t *trouble) killAtBatch(ctx context.Context, agent *child.Process, by targ
 	return nil
 }
 
-// quiet waits until the master, an agent and a trainer under it ran for long enough, and
-// gives the agent.
+// quiet waits until the master, an agent and one of its trainers have run for long enough. It gives
+// the agent's number.
 func (t *trouble) quiet(ctx context.Context) (agent int, ok bool) {
 	for deadline := time.Now().Add(lullWithin); time.Now().Before(deadline) && !t.over() && !t.bad(); {
 		h := t.books.leases(ctx)
@@ -135,7 +134,7 @@ func (t *trouble) quiet(ctx context.Context) (agent int, ok bool) {
 	return 0, false
 }
 
-// undisturbed: an agent and the master run, and did for so long. t.mu is held.
+// undisturbed reports whether an agent and the master have run for the last ns. t.mu is held.
 func (t *trouble) undisturbed(agent int, ns int64) bool {
 	since := child.Monotonic() - ns
 	return t.standing == 0 && !t.master.Ended() && !t.agents[agent].Ended() && t.born <= since &&
@@ -144,7 +143,7 @@ func (t *trouble) undisturbed(agent int, ns int64) bool {
 		})
 }
 
-// trainersOf are those of an agent that run for long enough. t.mu is held.
+// trainersOf lists the trainers of an agent that have run for long enough. t.mu is held.
 func (t *trouble) trainersOf(agent int) (all []target) {
 	since := child.Monotonic() - int64(told+letInWithin)
 	for _, s := range t.seats {

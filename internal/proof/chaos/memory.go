@@ -16,29 +16,29 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Checkpoints in memory. Each agent is a node with a tmpfs of its own, in which the
-// trainers of that agent keep their slots; a trainer mostly starts again on its node, and
-// a replicated group is on one node. In some runs agents copy slots to each other.
+// Checkpoints in memory. Each agent is a node with a tmpfs of its own, where its trainers keep their
+// slots. A trainer mostly starts again on its node, and a replicated group is on one node. In some
+// runs agents copy slots to each other.
 
-// plainPoints are the first of trapPoints, which are reached without memory too.
+// plainPoints: so many of trapPoints, from the first on, are reached without memory too.
 const plainPoints = 13
 
-// memoryPoints are those of a save in memory and of its way to storage.
+// memoryPoints are the points of a save in memory, and of its way to storage.
 var memoryPoints = []string{"copying", "captured", "frozen", "sealed", "persist", "persist", "renamed", "bound", "restored"}
 
 // fullBytes is the size of a node's tmpfs that has no room for a slot.
 const fullBytes = "1m"
 
-// InMemory is what was seen of checkpoints in memory.
+// InMemory is what a run found about checkpoints in memory.
 type InMemory struct {
-	Whole          int `json:"held,omitempty"`             // checkpoints that trainers said were whole in memory
+	Whole          int `json:"held,omitempty"`             // checkpoints that trainers reported complete in memory
 	FromMemory     int `json:"from_memory,omitempty"`      // restores, each compared with its cut
 	FromPeers      int `json:"from_peers,omitempty"`       // the same, from another node's memory
-	Promises       int `json:"promises,omitempty"`         // restores before which a checkpoint was whole in memory that had to be there still
-	EpochsLost     int `json:"epochs_lost,omitempty"`      // of them: an older one was restored
-	Nodes          int `json:"nodes_lost,omitempty"`       // with their memory, their agent and its trainers
-	Flips          int `json:"flips,omitempty"`            // bits in slots
-	NodesWithoutIt int `json:"nodes_without_it,omitempty"` // whose tmpfs was full from the start
+	Promises       int `json:"promises,omitempty"`         // restores for which a checkpoint in memory had to be still there
+	EpochsLost     int `json:"epochs_lost,omitempty"`      // of these: an older checkpoint was restored
+	Nodes          int `json:"nodes_lost,omitempty"`       // nodes that were lost, with their memory, agent and trainers
+	Flips          int `json:"flips,omitempty"`            // bits that were flipped in slots
+	NodesWithoutIt int `json:"nodes_without_it,omitempty"` // nodes whose tmpfs was full from the start
 }
 
 func (m *InMemory) add(o InMemory) {
@@ -52,17 +52,17 @@ func (m *InMemory) add(o InMemory) {
 	m.NodesWithoutIt += o.NodesWithoutIt
 }
 
-// nodes is what the crew knows of them. crew.mu guards it.
+// nodes is what the crew knows of nodes. crew.mu guards it.
 type nodes struct {
 	root    string
-	full    int // -1: none; its tmpfs has no room
+	full    int // the node whose tmpfs has no room; -1: none
 	mounted bool
-	at      int // replicated: where the group is
-	group   int // that was placed last
+	at      int // replicated: the node of the group
+	group   int // the start of the group that was placed last
 	lost    []lostMemory
 }
 
-// lostMemory: from then on nothing is promised of what lay in memory before.
+// lostMemory is a time at which memory was lost or changed: checkpoints from before need not be there.
 type lostMemory struct {
 	rank, node int // -1: all
 	at         int64
@@ -71,8 +71,8 @@ type lostMemory struct {
 func (c *crew) restoredDir() string  { return filepath.Join(c.dir, "restored") }
 func (c *crew) nodeDir(k int) string { return filepath.Join(c.nodes.root, fmt.Sprintf("node-%d", k)) }
 
-// makeMemory makes the nodes' tmpfs. Where the run may mount one, a node of some runs has
-// no room in it.
+// makeMemory makes the folders of the nodes. In some runs that may mount a tmpfs, one node gets a tmpfs
+// without room for a slot.
 func (c *crew) makeMemory(r *rand.Rand, tell func(string, ...any)) error {
 	c.nodes = nodes{root: filepath.Join("/dev/shm", c.run), full: -1}
 	if err := os.Mkdir(c.restoredDir(), 0o700); err != nil {
@@ -88,7 +88,7 @@ func (c *crew) makeMemory(r *rand.Rand, tell func(string, ...any)) error {
 	}
 	c.nodes.full = r.IntN(len(c.agents))
 	if err := syscall.Mount("none", c.nodeDir(c.nodes.full), "tmpfs", 0, "size="+fullBytes+",mode=700"); err != nil {
-		tell("no tmpfs of its own: %v", err)
+		tell("no node has a full memory: mounting a tmpfs failed: %v", err)
 		c.nodes.full = -1
 		return nil
 	}
@@ -113,7 +113,7 @@ func (c *crew) memoryOf(node int, more ...string) []string {
 	return more
 }
 
-// agentOf is where the next process of a rank starts. c.mu is held.
+// agentOf chooses the agent of a rank's next process. c.mu is held.
 func (c *crew) agentOf(s *seat) int {
 	any := func() int { return c.rnd.IntN(len(c.agents)) }
 	switch {
@@ -131,23 +131,23 @@ func (c *crew) agentOf(s *seat) int {
 	return s.life.agent
 }
 
-// disturbMemory: nothing is promised of what a rank has in a node's memory now; -1: of all
-// ranks, on all nodes. c.mu is held.
+// disturbMemory notes that a rank's checkpoints in the memory of a node need not be there any more.
+// -1: those of all ranks, or on all nodes. c.mu is held.
 func (c *crew) disturbMemory(rank, node int) {
 	c.nodes.lost = append(c.nodes.lost, lostMemory{rank, node, child.Monotonic()})
 }
 
-// agentUnder is the agent of a trainer.
+// agentUnder is the agent of a trainer, as a target.
 func (t *trouble) agentUnder(v target) target {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return target{t.agents[v.agent], v.agent, nil}
 }
 
-// loseNode ends an agent and its trainers, and takes its memory away.
+// loseNode kills an agent and its trainers, and deletes the memory of their node.
 func (t *trouble) loseNode(ctx context.Context) bool {
 	held := t.books.leases(ctx)
-	t.mu.Lock() // nobody is started meanwhile
+	t.mu.Lock() // no process is started meanwhile
 	defer t.mu.Unlock()
 	k := t.rnd.IntN(len(t.agents))
 	all := []target{{t.agents[k], k, nil}}
@@ -186,14 +186,14 @@ func (t *trouble) loseNode(ctx context.Context) bool {
 func (t *trouble) flip(ctx context.Context) bool {
 	v := t.someTrainer()
 	t.kill(ctx, v)
-	t.mu.Lock() // nobody is started meanwhile
+	t.mu.Lock() // no process is started meanwhile
 	defer t.mu.Unlock()
 	t.flipIn(v.life.rank)
 	return true
 }
 
-// flipIn: the rank may run again since it was killed, and then it has compared the slot's
-// checksum and reads it. So its process ends here. t.mu is held.
+// flipIn ends the rank's process first: it may have been started again since the kill, have checked
+// the slot's checksum, and be reading the slot. t.mu is held.
 func (t *trouble) flipIn(rank int) {
 	t.end(rank)
 	agent := t.seats[rank].life.agent
@@ -208,7 +208,7 @@ func (t *trouble) flipIn(rank int) {
 	}
 }
 
-// flipNewest gives "" if the rank has no complete slot.
+// flipNewest changes a bit in the rank's newest complete slot. The path is "" if it has none.
 func (t *trouble) flipNewest(rank, agent int) (path string, at int64, err error) {
 	slots, err := filepath.Glob(filepath.Join(t.nodeDir(agent), "headrace-*", "*", fmt.Sprintf("rank-%d-slot-[0-9]", rank)))
 	if err != nil {
@@ -248,8 +248,8 @@ func (t *trouble) flipNewest(rank, agent int) (path string, at int64, err error)
 	return path, at, err
 }
 
-// judgeMemory: what was whole in memory is there after a kill, or something newer, unless
-// that memory was lost or changed.
+// judgeMemory checks restores after a kill: a checkpoint that was complete in memory, or a newer one,
+// must be restored, unless that memory was lost or changed.
 func (c *crew) judgeMemory(lives []*life, v *Verdict, m *InMemory) {
 	if c.nodes.full >= 0 {
 		m.NodesWithoutIt++
@@ -291,15 +291,15 @@ func (c *crew) judgeMemory(lives []*life, v *Verdict, m *InMemory) {
 	}
 }
 
-// promise follows what a rank, or the ranks of a group, hold in memory.
+// promise follows which checkpoints a rank, or all ranks of a group, have in memory.
 type promise struct {
 	c     *crew
 	ranks map[int]bool
-	has   map[int]map[int64]int64 // rank -> order of a cut -> since when
+	has   map[int]map[int64]int64 // by rank: order of the cut -> time since when it is there
 	node  int
 }
 
-// life is the next start of them.
+// life judges the next start of these ranks, then takes over what it held.
 func (p *promise) life(all []*life, v *Verdict, m *InMemory) {
 	if len(all) == 0 {
 		return
@@ -311,7 +311,7 @@ func (p *promise) life(all []*life, v *Verdict, m *InMemory) {
 				m.Promises++
 				if r.order < order {
 					m.EpochsLost++
-					v.say("%s went back to the cut of order %d (%v), and that of order %d had been whole in memory", l, r.order, r.cut, order)
+					v.say("%s went back to the cut of order %d (%v), although the cut of order %d was complete in memory", l, r.order, r.cut, order)
 				}
 			}
 		}
@@ -322,7 +322,7 @@ func (p *promise) life(all []*life, v *Verdict, m *InMemory) {
 			back = &l.restored[len(l.restored)-1]
 		}
 	}
-	if back == nil { // it was killed before it went back: what lies in memory lies there still
+	if back == nil { // it was killed before it went back: memory is unchanged
 		return
 	}
 	p.node, p.has = all[0].agent, map[int]map[int64]int64{}
@@ -339,7 +339,7 @@ func (p *promise) life(all []*life, v *Verdict, m *InMemory) {
 	}
 }
 
-// newest is the newest cut that all hold, and since when; 0: there is none.
+// newest gives the newest cut that all ranks have in memory, and since when. 0: there is none.
 func (p *promise) newest() (order, since int64) {
 	if len(p.has) == 0 {
 		return 0, 0
@@ -370,7 +370,7 @@ func (p *promise) lostSince(since, until int64) bool {
 	return false
 }
 
-// checkRestored compares what came from memory with its cut.
+// checkRestored compares each state that was restored from memory with its cut.
 func (c *crew) checkRestored(found map[cut.ID]kept, v *Verdict, s *Saves) error {
 	files, err := filepath.Glob(filepath.Join(c.restoredDir(), "*.model"))
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// model is what model.py trains: for each dataset the sum of its records' hashes
-// and their count; and how often each record was seen.
+// model is what trainer/sums.py trains: for each dataset the sum of its records' hashes and their
+// number, and for each record how often it was seen.
 type model struct {
 	sums []uint64 // sum, count; sum, count; ...
-	seen []uint8  // dataset by dataset, pass by pass
+	seen []uint8  // by dataset, pass and record
 }
 
-// recordHash of a record, as model.py computes it of what it was given.
+// recordHash is the hash of a record. trainer/sums.py computes the same from what it was given.
 func recordHash(k key, payload int64) uint64 {
 	z := uint64(k) * 0x9E3779B97F4A7C15
 	z = (z ^ z>>29) * 0xBF58476D1CE4E5B9
@@ -23,7 +23,7 @@ func recordHash(k key, payload int64) uint64 {
 	return (z ^ z>>32) * 0x9E3779B97F4A7C15
 }
 
-// trained is the model of the records in a set, by the generator alone.
+// trained is the model of a set of records, computed by the generator alone.
 func trained(inputs []*input, in map[key]bool) model {
 	m := model{sums: make([]uint64, 2*len(inputs))}
 	each(inputs, func(k key) {
@@ -38,7 +38,7 @@ func trained(inputs []*input, in map[key]bool) model {
 	return m
 }
 
-// weighed is the model that has seen each record so often.
+// weighed is the model that has seen each record as often as seen says.
 func weighed(inputs []*input, seen []uint8) model {
 	m, i := model{sums: make([]uint64, 2*len(inputs)), seen: seen}, 0
 	each(inputs, func(k key) {
@@ -49,7 +49,7 @@ func weighed(inputs []*input, seen []uint8) model {
 	return m
 }
 
-// everything is all records of all passes.
+// everything is the set of all records of all passes.
 func everything(inputs []*input) map[key]bool {
 	all := map[key]bool{}
 	each(inputs, func(k key) { all[k] = true })
@@ -88,7 +88,7 @@ func readModel(path string) (m model, err error) {
 	return m, nil
 }
 
-// add is the union of what two models saw.
+// add adds what another model saw.
 func (m *model) add(o model) {
 	if m.sums == nil {
 		m.sums, m.seen = make([]uint64, len(o.sums)), make([]uint8, len(o.seen))

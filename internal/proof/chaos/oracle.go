@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Verdict is what the journals say, without asking the ledger.
+// Verdict is the judgement from the journals alone, without asking the ledger.
 type Verdict struct {
 	Lost          int      `json:"lost"`              // records that are in no model
-	Twice         int      `json:"twice"`             // records that are in it twice without a reason
-	Repeats       int      `json:"repeats,omitempty"` // of a consumer group: applications beyond a record's first
-	SharedRepeats int      `json:"shared_repeats"`    // records repeated because a trainer ended with them in hand
-	OfThemStepped int      `json:"of_them_stepped"`   // stepped, by a trainer that the master was right to give up
+	Twice         int      `json:"twice"`             // records that are in a model twice without a reason
+	Repeats       int      `json:"repeats,omitempty"` // of a consumer group: how often records were applied after their first time
+	SharedRepeats int      `json:"shared_repeats"`    // records repeated because a trainer ended before their step was durable
+	OfThemStepped int      `json:"of_them_stepped"`   // of these: records that were stepped, by a trainer that the master gave up rightly
 	Dropped       int      `json:"dropped,omitempty"` // records that no full round had (tail="drop"): they are in no model, and rightly so
 	Wrong         []string `json:"wrong,omitempty"`
 }
@@ -31,12 +31,11 @@ type disturbance struct {
 	agent    int // -1: the master
 }
 
-// told is how long an agent and a master that run may take until the master knows what
-// the processes of the agent's node have stepped: as long as both have to start on a
-// machine that is busy with other things.
+// told is how long an agent and a master that run may take until the master knows what the processes of
+// that node have stepped. Both may have to start on a busy machine.
 const told = 4 * time.Second
 
-// judge compares lives with the truth.
+// judge compares what the trainers did with the truth.
 func judge(model string, inputs []*input, lives []*life, x excuses) Verdict {
 	var v Verdict
 	for _, l := range lives {
@@ -53,8 +52,8 @@ func judge(model string, inputs []*input, lives []*life, x excuses) Verdict {
 	return v
 }
 
-// judgeGroup counts what a consumer group did. It promises nothing, so nothing is
-// wrong but records that were never produced.
+// judgeGroup counts what a consumer group did. It promises nothing, so only records that were never
+// produced are wrong.
 func judgeGroup(in *input, lives []*life) (v Verdict) {
 	applied := make([]int, in.records)
 	for _, l := range lives {
@@ -65,7 +64,7 @@ func judgeGroup(in *input, lives []*life) (v Verdict) {
 			for _, k := range b.keys {
 				switch {
 				case k < 0 || int64(k) >= int64(in.records):
-					v.say("%v was given and does not exist", k)
+					v.say("%v was given to a trainer and does not exist", k)
 				case b.applied != 0:
 					applied[k]++
 				}
@@ -89,22 +88,21 @@ type application struct {
 	b *batch
 }
 
-// sure: the step is durable beyond doubt. A stream that steps by itself has not stepped
-// its last batch when its process leaves before the next one.
+// sure reports whether the step is certainly durable. A stream with ack="auto" has not stepped its last
+// batch if its process leaves before it takes another.
 func (a application) sure() bool {
 	return a.b.durableWhenLastStepped || a.l.done && a.b.stepped != 0
 }
 
-// span is one life of a shared model: of its server, or of the whole run.
+// span is one life of a shared model: of its server, or the whole run.
 type span struct {
 	server int
-	base   []uint8      // how often each record was in the model when it began; nil: not once
-	cut    map[key]bool // what the checkpoint that it began with says
-	over   bool         // its server was killed: what it had is lost
+	base   []uint8      // how often each record was in the model at the beginning; nil: never
+	cut    map[key]bool // the cut of the checkpoint with which it began
+	over   bool         // its server was killed: this model is lost
 }
 
-// judgeShared: the model outlives trainers, so every application counts that was made
-// to it.
+// judgeShared: a shared model outlives its trainers, so every application to it counts.
 func (v *Verdict) judgeShared(inputs []*input, lives []*life, spans []span, x excuses) {
 	for _, s := range spans {
 		v.judgeSpan(inputs, lives, s, x)
@@ -134,18 +132,18 @@ func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, x excuses) {
 		if len(got) == 0 {
 			if before == 0 && !s.over {
 				v.Lost++
-				v.say("%v is never applied", k)
+				v.say("%v was never applied", k)
 			}
 			return
 		}
 		if s.cut[k] {
 			v.Twice++
-			v.say("%v is in the checkpoint that the model began with, and applied again", k)
+			v.say("%v is in the checkpoint with which the model began, and was applied again", k)
 			return
 		}
 		if why := x.repeated(got); why != "" {
 			v.Twice++
-			v.say("%v is applied %d times: %s", k, len(got), why)
+			v.say("%v was applied %d times: %s", k, len(got), why)
 			return
 		}
 		v.SharedRepeats += len(got) - 1
@@ -156,35 +154,35 @@ func (v *Verdict) judgeSpan(inputs []*input, lives []*life, s span, x excuses) {
 		}
 	})
 	for k := range all {
-		v.say("%v was given and does not exist", k)
+		v.say("%v was given to a trainer and does not exist", k)
 	}
 }
 
-// excuses are what a record may be applied again for.
+// excuses are the reasons for which a record may be applied again.
 type excuses struct {
 	disturbed []disturbance
-	lostAfter time.Duration // for how long nobody must have spoken for a process that is given up
+	lostAfter time.Duration // a process may be given up if no agent has reported it for so long
 }
 
-// repeated says why a record may not have been applied so often; "": it may.
+// repeated says why a record must not have been applied so often. "": there was a reason.
 //
-// Between two applications, the first trainer must have ended before its step() had
-// returned. Or the master had given it up, and was right to.
+// Between two applications, the first trainer must have ended before its step() returned, or the
+// master must have given it up, rightly.
 func (x excuses) repeated(got []application) string {
 	if len(got) < 2 {
 		return ""
 	}
-	// In the order in which they were given it. Who was frozen may have applied it behind
-	// another, when its session had ended: nobody could end it before it went on.
+	// Sorted by the time at which each was given the record. A frozen trainer may have applied it after
+	// another one did, when its own session had ended: nothing could end it before it went on.
 	slices.SortFunc(got, func(a, b application) int { return int(a.b.yielded - b.b.yielded) })
 	last := got[len(got)-1]
 	for i, a := range got[:len(got)-1] {
 		next := got[i+1]
-		ran := last.l != a.l && last.b.applied < a.l.ended                               // it still ran when another had applied it
-		late := last.l != a.l && last.b.applied < a.b.applied && a.b.applied < a.l.ended // and not only the server was late
+		ran := last.l != a.l && last.b.applied < a.l.ended                               // its process still ran when another trainer had applied the record
+		late := last.l != a.l && last.b.applied < a.b.applied && a.b.applied < a.l.ended // its process applied the record later than another did, so the server alone was not late
 		switch {
 		case a.sure():
-			return fmt.Sprintf("batch %d/%d of %v was durable, and then batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
+			return fmt.Sprintf("batch %d/%d of %v was durable, and the record came again in batch %d/%d of %v", a.b.stream, a.b.number, a.l, last.b.stream, last.b.number, last.l)
 		case a.l.ended == 0:
 			return fmt.Sprintf("%v has not ended", a.l)
 		case (ran || late) && !a.l.frozenBefore(next.b.yielded):
@@ -205,24 +203,24 @@ func (a application) state() string {
 	return "in its hands"
 }
 
-// givenUp says why the master may not have given up l before a time; "": it may. Where the
-// master and l's agent ran for long enough, the master has heard of l, which lived, or
-// whose step file was there. Such a time must not lie in the lostAfter before the end.
+// givenUp says why the master was wrong to give up l before a time. "": it was right, or had no
+// chance to know better. While the master and l's agent both run for `told`, the master hears of l,
+// or of its step file. There must be no such time in the lostAfter before it gave l up.
 func (x excuses) givenUp(l *life, before int64) string {
-	why := "nobody had given up that rank"
+	why := "the master had not given up that rank"
 	for _, at := range l.givenUp {
 		if at >= before {
 			continue
 		}
 		from := at - int64(x.lostAfter)
 		if len(l.batches) > 0 {
-			from = max(from, l.batches[0].yielded) // by then it was let in
+			from = max(from, l.batches[0].yielded) // by its first batch it was let in
 		}
 		all := x.quiet(l, from, at)
 		if all < told {
 			return ""
 		}
-		why = fmt.Sprintf("that rank was given up, although in the %v before that its agent and the master ran for %v", x.lostAfter, all)
+		why = fmt.Sprintf("the master gave up that rank, although in the %v before, its agent and the master ran for %v together", x.lostAfter, all)
 	}
 	return why
 }
@@ -244,13 +242,13 @@ func (x excuses) quiet(l *life, from, to int64) time.Duration {
 	return time.Duration(longest)
 }
 
-// frozenBefore: l was stopped for a while that began before a time.
+// frozenBefore reports whether l was frozen at a time before `at`.
 func (l *life) frozenBefore(at int64) bool {
 	return slices.ContainsFunc(l.stood, func(d disturbance) bool { return d.from < at })
 }
 
-// judgeLast: without cuts a new process begins anew, so what is in the models at
-// the end is what each rank's last life has stepped.
+// judgeLast: without checkpoints a new process starts over. So the models at the end hold what each
+// rank's last process has stepped.
 func (v *Verdict) judgeLast(inputs []*input, lives []*life) {
 	last := map[int]*life{}
 	for _, l := range lives {
@@ -261,7 +259,7 @@ func (v *Verdict) judgeLast(inputs []*input, lives []*life) {
 	all := map[key]int{}
 	for _, l := range last {
 		if !l.done {
-			v.say("%v is the last of its rank and has not ended well", l)
+			v.say("%v is the last process of its rank and has not ended well", l)
 		}
 		for _, b := range l.batches {
 			if b.applied == 0 {
@@ -284,12 +282,12 @@ func (v *Verdict) judgeLast(inputs []*input, lives []*life) {
 		delete(all, k)
 	})
 	for k := range all {
-		v.say("%v was given and does not exist", k)
+		v.say("%v was given to a trainer and does not exist", k)
 	}
 }
 
-// gaveBackDuring: what o had came again to others while l ran: when its next process
-// joined, or when it was settled what of it is in its checkpoints, at its death.
+// gaveBackDuring reports whether records of o became pending again while l ran. That happens when o's
+// next process joins, and when o dies and its checkpoints decide which of its records are in a model.
 func gaveBackDuring(o, l *life) bool {
 	return o.no > 1 && o.began > l.began || o.frozen || !o.done && o.ended > l.began
 }
@@ -304,9 +302,9 @@ func each(inputs []*input, f func(key)) {
 	}
 }
 
-// judgeOrder: with `order: strict` a stream gets what follows, and nothing is
-// yielded to anybody before all that precedes it was. What a private rank had
-// comes again when its next process joins, and others go back for it.
+// judgeOrder: with `order: strict` a stream gets records in order, and no record is yielded to anybody
+// before all records that precede it. Exception: the records of a lost private rank come again, and
+// other ranks go back for them.
 func (v *Verdict) judgeOrder(model string, inputs []*input, lives []*life) {
 	type seen struct {
 		l *life
@@ -327,18 +325,18 @@ func (v *Verdict) judgeOrder(model string, inputs []*input, lives []*life) {
 				all = append(all, seen{l, b})
 				for _, k := range b.keys {
 					if last, ok := lastOf[b.stream]; ok && k <= last && !mayGoBack {
-						v.say("strict: %v gets %v after %v", l, k, last)
+						v.say("strict: %v got %v after %v", l, k, last)
 					}
 					lastOf[b.stream] = k
 				}
 			}
 		}
 		slices.SortFunc(all, func(a, b seen) int { return int(a.b.yielded - b.b.yielded) })
-		reached := make([]int, in.passes) // per pass: all ids below were yielded
+		reached := make([]int, in.passes) // by pass: all smaller ids were yielded
 		for _, s := range all {
 			for _, k := range s.b.keys {
 				if k.id() > reached[k.pass()] {
-					v.say("strict: %v gets %v while %d was not given yet", s.l, k, reached[k.pass()])
+					v.say("strict: %v got %v before record %d was given to anybody", s.l, k, reached[k.pass()])
 					reached[k.pass()] = k.id()
 				}
 				reached[k.pass()] = max(reached[k.pass()], k.id()+1)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A small truth: one dataset of 6 records, in batches of two.
+// small is one dataset of 6 records, which tests read in batches of two.
 func small(strict bool) []*input {
 	return []*input{{name: "small", records: 6, passes: 1, strict: strict}}
 }
@@ -53,7 +53,7 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	}
 	left := killed(1, 51*second, unstepped)
 	left.done = true
-	behind := func(ended int64, stood ...disturbance) *life { // it applies what others have had meanwhile
+	behind := func(ended int64, stood ...disturbance) *life { // it applies its batch at 150 s, after the others have
 		b := two(1, 0, 150*second)
 		b.yielded = 50 * second
 		l := killed(1, ended*second, b)
@@ -63,7 +63,7 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 	sent := behind(60)
 	sent.batches[0].stepped = 0
 	away := func(agent int, from, to int64) disturbance { return disturbance{from * second, to * second, agent} }
-	before := two(1, 4, 20*second) // so it was let in long ago
+	before := two(1, 4, 20*second) // a first batch long before, so its process was let in
 	stepped := func() *life { return killed(1, 51*second, before, two(2, 0, 50*second)) }
 	for _, c := range []struct {
 		name      string
@@ -71,24 +71,24 @@ func TestARepeatNeedsAnEndWithTheBatchInHand(t *testing.T) {
 		disturbed []disturbance
 		twice     int
 	}{
-		{"killed with it in hand", killed(1, 51*second, unstepped), nil, 0},
-		{"killed when it had stepped it, while its agent and the master were away", stepped(), []disturbance{away(-1, 45, 55), away(0, 45, 55)}, 2},
-		{"killed when it had stepped it, and given up when its agent was away for long enough", lost(stepped(), 60), []disturbance{away(0, 49, 65)}, 0},
-		{"the same, and the master was away first", lost(stepped(), 60), []disturbance{away(-1, 49, 56), away(0, 55, 65)}, 0},
-		{"the same, and both had a moment together", lost(stepped(), 60), []disturbance{away(-1, 49, 54), away(0, 55, 65)}, 0},
-		{"given up after a TTL", lost(stepped(), 60), []disturbance{away(0, 57, 65)}, 2},
-		{"given up while all ran", lost(stepped(), 60), nil, 2},
+		{"killed with the batch in hand", killed(1, 51*second, unstepped), nil, 0},
+		{"killed after step(), while its agent and the master were away, and not given up", stepped(), []disturbance{away(-1, 45, 55), away(0, 45, 55)}, 2},
+		{"killed after step(), and given up when its agent was away for long enough", lost(stepped(), 60), []disturbance{away(0, 49, 65)}, 0},
+		{"given up when first the master and then its agent was away", lost(stepped(), 60), []disturbance{away(-1, 49, 56), away(0, 55, 65)}, 0},
+		{"given up, although its agent and the master ran together for a second", lost(stepped(), 60), []disturbance{away(-1, 49, 54), away(0, 55, 65)}, 0},
+		{"given up when its agent was away for too short a time", lost(stepped(), 60), []disturbance{away(0, 57, 65)}, 2},
+		{"given up while its agent and the master ran", lost(stepped(), 60), nil, 2},
 		{"given up while another agent was away", lost(stepped(), 60), []disturbance{away(1, 45, 65)}, 2},
-		{"given up when another had it", lost(stepped(), 120), []disturbance{away(0, 49, 125)}, 2},
-		{"killed when its step was durable", killed(1, 51*second, durable), nil, 2},
-		{"left with it in hand", left, nil, 0},
-		{"frozen with it in hand until others had it, and given up", lost(behind(151, away(0, 55, 149)), 80), nil, 0},
-		{"frozen with it in hand until others had it", behind(151, away(0, 55, 149)), nil, 2},
+		{"given up only after another trainer had the batch", lost(stepped(), 120), []disturbance{away(0, 49, 125)}, 2},
+		{"killed after its step was durable", killed(1, 51*second, durable), nil, 2},
+		{"left the job with the batch in hand", left, nil, 0},
+		{"frozen with the batch in hand until others had it, and given up", lost(behind(151, away(0, 55, 149)), 80), nil, 0},
+		{"frozen with the batch in hand until others had it, and not given up", behind(151, away(0, 55, 149)), nil, 2},
 		{"frozen after others had it", lost(behind(151, away(0, 120, 149)), 80), []disturbance{away(0, 60, 90)}, 2},
-		{"running with it in hand until others had it", behind(151), nil, 2},
-		{"killed when the server had it, and had not added it up", sent, nil, 0},
+		{"running with the batch in hand until others had it", behind(151), nil, 2},
+		{"killed when the server had the batch and had not added it", sent, nil, 0},
 		{"ended well", well(1, two(1, 0, 50*second)), nil, 2},
-		{"still running while another had it", killed(1, 200*second, unstepped), nil, 2},
+		{"still running when another trainer had the batch", killed(1, 200*second, unstepped), nil, 2},
 	} {
 		others := rest
 		if len(c.first.batches) == 2 {
@@ -138,7 +138,7 @@ func TestAPrivateStreamGoesBackOnlyForALostRank(t *testing.T) {
 }
 
 func TestWhatAConsumerGroupLosesAndRepeatsIsCounted(t *testing.T) {
-	inHand := two(2, 2, 20) // committed by the library, and never learned
+	inHand := two(2, 2, 20) // committed by the library and never applied
 	inHand.applied = 0
 	lives := []*life{
 		killed(0, 25, two(1, 0, 10), inHand),
@@ -150,6 +150,6 @@ func TestWhatAConsumerGroupLosesAndRepeatsIsCounted(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	if v := judgeGroup(small(false)[0], []*life{well(0, two(1, 6, 10))}); len(v.Wrong) == 0 {
-		t.Errorf("records that nobody produced are not seen: %+v", v)
+		t.Errorf("records that were never produced are not reported: %+v", v)
 	}
 }

@@ -17,12 +17,11 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// What people do meanwhile: they pin checkpoints, go back to older ones, and lose the
-// master's disk.
+// What people do meanwhile: they pin checkpoints, go back to older ones, and lose the master's disk.
 
 const commandWithin = 30 * time.Second
 
-// headrace runs a command as a person does.
+// headrace runs a command of the program, as a person does.
 func (t *trouble) headrace(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
@@ -35,7 +34,7 @@ func (t *trouble) headrace(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// some checkpoint that is there now, the newest first.
+// some gives a random checkpoint that is there now.
 func (t *trouble) some() (manifest.Checkpoint, bool) {
 	all, err := manifest.Find(manifest.OS{}, t.checkpoints())
 	all = slices.DeleteFunc(all, func(one manifest.Checkpoint) bool { return one.Err != nil || one.Manifest == nil })
@@ -45,7 +44,7 @@ func (t *trouble) some() (manifest.Checkpoint, bool) {
 	return all[t.rnd.IntN(len(all))], true
 }
 
-// pin pins one, which must then be there at the end.
+// pin pins a checkpoint, which must then be there at the end.
 func (t *trouble) pin(ctx context.Context) bool {
 	one, ok := t.some()
 	if !ok {
@@ -55,14 +54,14 @@ func (t *trouble) pin(ctx context.Context) bool {
 		t.tell("pin %s: %v", filepath.Base(one.Folder()), err) // retention was faster
 		return true
 	}
-	if _, err := os.Stat(one.Path); err == nil { // it was there behind the pin: from now on it stays
+	if _, err := os.Stat(one.Path); err == nil { // it was still there after it was pinned, so it stays
 		t.pinned = append(t.pinned, one.Path)
 		t.tell("pin %s", filepath.Base(one.Folder()))
 	}
 	return true
 }
 
-// rewind goes back to any checkpoint that is there.
+// rewind goes back to a random checkpoint that is there now.
 func (t *trouble) rewind(ctx context.Context) bool {
 	one, ok := t.some()
 	if !ok {
@@ -73,7 +72,7 @@ func (t *trouble) rewind(ctx context.Context) bool {
 	t.mu.Unlock()
 	t.tell("rewind to %s (step %d)", filepath.Base(one.Folder()), one.Manifest.Step)
 	if err := t.headrace(ctx, "rewind", "chaos", "--to", one.Path, "--yes"); err != nil {
-		t.tell("rewind: %v", err) // it is voided, damaged or removed, or the master is away
+		t.tell("rewind: %v", err) // the checkpoint is voided, damaged or removed, or the master is away
 		return true
 	}
 	t.mu.Lock()
@@ -83,8 +82,8 @@ func (t *trouble) rewind(ctx context.Context) bool {
 	return true
 }
 
-// allSaved: every rank of a private model has a checkpoint. One that has none has
-// nothing to tell an empty master of the others' past, and may get their records.
+// allSaved reports whether every rank of a private model has a checkpoint. A rank without one cannot
+// tell an empty master what the others have trained on, and might get their records.
 func (t *trouble) allSaved() bool {
 	switch {
 	case t.o.Model != "private":
@@ -107,13 +106,13 @@ func (t *trouble) allSaved() bool {
 	return err == nil && len(ranks) == len(t.seats)
 }
 
-// loseState ends everything and removes what the master knows: the checkpoints alone
-// are left, and the job goes on from them.
+// loseState kills all processes and removes the master's state. The job goes on from its checkpoints
+// alone.
 func (t *trouble) loseState(ctx context.Context) {
 	h := t.books.leases(ctx)
-	t.mu.Lock() // nobody is started meanwhile
+	t.mu.Lock() // no process is started meanwhile
 	defer t.mu.Unlock()
-	if t.allDone() { // nobody would be started again
+	if t.allDone() { // no process would be started again
 		return
 	}
 	t.tell("kill everything, and remove the master's state")
@@ -134,7 +133,7 @@ func (t *trouble) loseState(ctx context.Context) {
 			t.leased++
 		}
 	}
-	if t.server != nil { // and its model
+	if t.server != nil { // its model is lost too
 		t.kills++
 		t.server.Signal(syscall.SIGKILL)
 		<-t.server.Done
@@ -151,17 +150,17 @@ func (t *trouble) loseState(ctx context.Context) {
 	t.emptied++
 }
 
-// keptPins: what was pinned is there, whatever retention did around it.
+// keptPins checks that pinned checkpoints are there, whatever retention removed.
 func (t *trouble) keptPins(v *Verdict) {
 	for _, path := range t.pinned {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			v.say("%s was pinned, and is gone", path)
+			v.say("%s was pinned and is not there any more", path)
 		}
 	}
 }
 
-// keptFew: each rank that has saved to its end keeps no more checkpoints than it was
-// told to, and pinned ones.
+// keptFew checks each rank whose last process saved at the end of data: apart from pinned checkpoints it
+// keeps no more than `keep` says.
 func (t *trouble) keptFew(lives []*life, v *Verdict) {
 	if t.saves != byCheckpointer {
 		return
@@ -184,7 +183,7 @@ func (t *trouble) keptFew(lives []*life, v *Verdict) {
 	}
 	for rank, n := range count {
 		if toTheEnd[rank] && n > t.keeps {
-			v.say("rank %d keeps %d checkpoints, and was told to keep %d", rank, n, t.keeps)
+			v.say("rank %d kept %d checkpoints, and keep is %d", rank, n, t.keeps)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestMoreCheckpointsThanWereToBeKeptAreSeen(t *testing.T) {
 	}{
 		{"one too many", nil, toTheEnd, 1},
 		{"one of them is pinned", []string{filepath.Join(root, "a", manifest.FileName)}, toTheEnd, 0},
-		{"who was killed removes no more", nil, &life{no: 1, saved: []saved{{cut: 7}}}, 0},
+		{"a killed process removes no more checkpoints", nil, &life{no: 1, saved: []saved{{cut: 7}}}, 0},
 	} {
 		var v Verdict
 		(&trouble{crew: c, pinned: x.pinned}).keptFew([]*life{x.life}, &v)
@@ -115,9 +115,9 @@ func TestAModelThatIsRestoredHoldsItsCheckpointAndWhatCameAfterIt(t *testing.T) 
 		batches     []*batch
 		lost, twice int
 	}{
-		{"the rest came after it", []*batch{since(0, 1, 1), since(2, 2, 1), since(2, 3, 2), since(4, 4, 2)}, 0, 0},
-		{"what its dead server had does not count", []*batch{since(0, 1, 1), since(2, 2, 1), since(4, 3, 2)}, 2, 0},
-		{"what the checkpoint has came again", []*batch{since(0, 1, 2), since(2, 2, 2), since(4, 3, 2)}, 0, 2},
+		{"the rest was applied after the restore", []*batch{since(0, 1, 1), since(2, 2, 1), since(2, 3, 2), since(4, 4, 2)}, 0, 0},
+		{"applications to the dead server do not count", []*batch{since(0, 1, 1), since(2, 2, 1), since(4, 3, 2)}, 2, 0},
+		{"records of the checkpoint were applied again", []*batch{since(0, 1, 2), since(2, 2, 2), since(4, 3, 2)}, 0, 2},
 	} {
 		var v Verdict
 		v.judgeShared(small(false), []*life{well(0, x.batches...)}, []span{{server: 1, over: true}, {server: 2, base: base, cut: cut}}, excuses{})
@@ -134,10 +134,10 @@ func TestAnotherBatchInAStepIsSeen(t *testing.T) {
 		lives []*life
 		wrong int
 	}{
-		{"the same, some again", []*life{{hashes: want}, {hashes: map[turn]int64{{1, 1}: 6}}}, 0},
+		{"the same batches, one read twice", []*life{{hashes: want}, {hashes: map[turn]int64{{1, 1}: 6}}}, 0},
 		{"another", []*life{{hashes: want}, {hashes: map[turn]int64{{1, 1}: 7}}}, 1},
-		{"one that is not there", []*life{{hashes: map[turn]int64{{1, 0}: 5}}}, 1},
-		{"one too many", []*life{{hashes: map[turn]int64{{1, 0}: 5, {1, 1}: 6, {2, 0}: 1}}}, 2},
+		{"one batch was never read", []*life{{hashes: map[turn]int64{{1, 0}: 5}}}, 1},
+		{"one batch too many", []*life{{hashes: map[turn]int64{{1, 0}: 5, {1, 1}: 6, {2, 0}: 1}}}, 2},
 	} {
 		var v Verdict
 		v.judgeSteps(x.lives, want)

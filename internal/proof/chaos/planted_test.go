@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/planted"
 )
 
-// ofChaos are the planted bugs that chaos has to find beside the simulation: each makes
-// stepped batches of a shared model come again, near a death that would excuse much.
+// ofChaos are the planted bugs that chaos has to find, as the simulation does. Each makes stepped
+// batches of a shared model come again near a death, which excuses most repeats.
 var ofChaos = []string{
 	"a leave counts before the acks beside it",
 	"a silent agent is lost after one ttl",
@@ -28,7 +28,7 @@ var ofChaos = []string{
 const withinRounds = 12 // of so many kills:
 const killsOfARound = 20
 
-// A chaos test that finds no bug may be blind: each of these is found.
+// A chaos test that finds no bug may be unable to find any. So it has to find each of these.
 func TestChaosFindsEachPlantedBugOfASharedModel(t *testing.T) {
 	bugs, err := planted.Bugs()
 	if err != nil {
@@ -37,7 +37,7 @@ func TestChaosFindsEachPlantedBugOfASharedModel(t *testing.T) {
 	for _, name := range ofChaos {
 		k := slices.IndexFunc(bugs, func(b planted.Bug) bool { return b.Name == name })
 		if k < 0 {
-			t.Errorf("there is no bug %q", name)
+			t.Errorf("no planted bug is called %q", name)
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func buildWith(t *testing.T, b planted.Bug) string {
 	return binary
 }
 
-// python is the interpreter of the environment that `make venv` makes.
+// python is the interpreter in the environment that `make venv` makes.
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../.venv/bin/python")
@@ -89,7 +89,7 @@ func python(t *testing.T) string {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		t.Fatalf("%v: make venv makes it", err)
+		t.Fatalf("%v: run `make venv` first", err)
 	}
 	return path
 }

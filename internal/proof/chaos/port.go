@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// A process that is killed comes back to its port. Meanwhile nobody else may have
-// it: so it lies below those that the kernel gives to outgoing connections, and is
-// handed out once. Test brokers have those from 20000 on.
+// A killed process comes back to its port, which no other process may take meanwhile. So our ports are
+// below those that the kernel gives to outgoing connections, and each is handed out once. Test
+// brokers use the ports from 20000 on.
 const firstPort, lastPort = 12000, 20000
 
 var nextPort atomic.Int64
 
-func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } // several of us may run at once
+func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } // several runs may go on at once
 
-// freePort is a port on 127.0.0.1 on which nobody listens.
+// freePort gives a port on 127.0.0.1 where nothing listens.
 func freePort() (int, error) {
 	for range lastPort - firstPort {
 		port := firstPort + int(nextPort.Add(1)%(lastPort-firstPort))
@@ -25,7 +25,7 @@ func freePort() (int, error) {
 			return port, l.Close()
 		}
 	}
-	return 0, errors.New("every port from " + strconv.Itoa(firstPort) + " on is taken")
+	return 0, errors.New("no port on 127.0.0.1 is free from " + strconv.Itoa(firstPort) + " on; end the programs that use them")
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

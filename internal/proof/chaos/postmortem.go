@@ -17,19 +17,18 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// A run that does not end is looked at while it stands still: what the master says
-// of the job, its leases and its goroutines, the goroutines of the agents, the
-// stacks of the trainers. All of it is kept in the folder, and told in short: the
-// folder may be on a machine that nobody can reach later.
+// A run that hangs is examined before it is ended: what the master says of the job, its leases and its
+// goroutines, the goroutines of the agents, the stacks of the trainers. All of it is kept in the
+// folder. A short form is printed, because the folder may be on a machine that nobody can reach later.
 
 const (
-	mostTold    = 40               // lines of each kind
-	dumpsWithin = 10 * time.Second // SIGQUIT and SIGUSR2 are answered
+	mostTold    = 40               // lines of each kind that are printed
+	dumpsWithin = 10 * time.Second // time for the answers to SIGQUIT and SIGUSR2
 )
 
-// postMortem is called when nobody is started again: the master and agents do not
-// survive it. It returns the lines that matter most: the last lines of an output are
-// often all that reaches the reader of a run on another machine.
+// postMortem is called when no process is started again: the master and the agents do not survive it. It
+// returns the lines that matter most, to be printed last: of a run on another machine the reader often
+// sees only the end of the output.
 func (c *crew) postMortem(tell func(string, ...any)) (short []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpsWithin)
 	defer cancel()
@@ -60,7 +59,7 @@ func (c *crew) postMortem(tell func(string, ...any)) (short []string) {
 	return short
 }
 
-// mostShort is how long a line of the short account is, in bytes.
+// mostShort is the greatest length of such a line, in bytes.
 const mostShort = 260
 
 func clipped(line string) string {
@@ -70,18 +69,18 @@ func clipped(line string) string {
 	return line
 }
 
-// lastLine of a log; empty if there is none.
+// lastLine gives the last line of a log. It is "" if there is none.
 func lastLine(name string) string {
 	text, _ := os.ReadFile(name)
 	text = bytes.TrimSpace(text)
 	return clipped(string(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
-// tellBooks says who holds what, by the master.
+// tellBooks prints who holds which leases, as the master says.
 func (c *crew) tellBooks(ctx context.Context, tell func(string, ...any)) {
 	job, err := c.books.api.Job(ctx, &headracev1.JobRequest{}, ready)
 	if err != nil {
-		tell("  the master does not say what it knows: %v", err)
+		tell("  the master does not answer: %v", err)
 		return
 	}
 	c.keepText("job.json", protojson.Format(job))
@@ -109,7 +108,7 @@ func (c *crew) tellBooks(ctx context.Context, tell func(string, ...any)) {
 	}
 }
 
-// tellMissing says who got the records last that are in no model.
+// tellMissing prints which records are in no model, and which process got each last.
 func (c *crew) tellMissing(tell func(string, ...any)) {
 	if !c.o.Journal {
 		return
@@ -145,14 +144,13 @@ func (c *crew) tellMissing(tell func(string, ...any)) {
 	}
 }
 
-// missing is a row of records with the same fate.
+// missing is a run of records with the same history.
 type missing struct {
 	from, to key
 	last     string
 }
 
-// stacks asks a process for its stacks, which it writes to its log, and gives where
-// its threads are.
+// stacks makes a process write its stacks to its log, and gives the places of its threads.
 func (c *crew) stacks(p *child.Process, signal syscall.Signal, places func(string) []string) []string {
 	if p == nil || p.Ended() {
 		return nil
@@ -174,7 +172,7 @@ func (c *crew) stacks(p *child.Process, signal syscall.Signal, places func(strin
 	return all[:min(len(all), mostTold)]
 }
 
-// goPlaces is where the goroutines of a dump are in our code, and how many are there.
+// goPlaces lists where in our code the goroutines of a dump are, and how many are at each place.
 func goPlaces(dump string) (all []string) {
 	const ours = "github.com/headrace/headrace/"
 	count := map[string]int{}
@@ -201,7 +199,7 @@ func goPlaces(dump string) (all []string) {
 	return all
 }
 
-// pythonPlaces is where the threads of a faulthandler's dump are.
+// pythonPlaces lists where the threads in a dump of faulthandler are.
 func pythonPlaces(dump string) (all []string) {
 	for _, thread := range strings.Split(dump, "\n\n") {
 		var chain []string

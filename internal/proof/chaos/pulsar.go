@@ -41,8 +41,8 @@ func (k pulsar) writer(in *input) (writer, error) {
 	return pulsarWriter{in, to}, err
 }
 
-// pulsarWriter writes batches of any size; each partition has its codec. Where a record
-// lies is read back: of a batch that was sent twice the broker's answer does not say it.
+// pulsarWriter writes batches of random sizes. Each partition has its own codec. Where a record is, is
+// read back from the topic: after a batch was sent twice, the broker's answer does not tell it.
 type pulsarWriter struct {
 	in *input
 	to *testbroker.PulsarAppender
@@ -69,7 +69,7 @@ func (w pulsarWriter) append(ctx context.Context, r *rand.Rand, partition int, e
 
 func (w pulsarWriter) close() { w.to.Close() }
 
-// ledgerOf is what a cut calls a ledger.
+// ledgerOf is the name of a ledger in a cut.
 func ledgerOf(in *input, partition int, ledger int64) string {
 	return fmt.Sprintf("%s-partition-%d ledger %d", in.name, partition, ledger)
 }
@@ -83,7 +83,7 @@ func (k pulsar) source(in *input) string {
 		k.URL(), k.AdminURL(), in.name, end, in.group())
 }
 
-// sizes: 1MiB of offsets is an entry.
+// sizes: in the offsets of Pulsar, an entry takes 1 MiB.
 func (k pulsar) sizes() (lease, block string) { return "initial: 2MiB, min: 1MiB", "3MiB" }
 func (k pulsar) exact() bool                  { return false }
 
@@ -95,7 +95,7 @@ func (k pulsar) told(ctx context.Context, in *input) []int64 {
 		text, err := k.Admin(ctx, "GET", fmt.Sprintf("persistent/public/default/%s-partition-%d/internalStats", in.name, p), nil)
 		var stats struct {
 			Cursors map[string]struct {
-				Done string `json:"markDeletePosition"` // the last entry that is done
+				Done string `json:"markDeletePosition"` // the last entry that is acknowledged
 			} `json:"cursors"`
 		}
 		if err != nil || json.Unmarshal(text, &stats) != nil {
@@ -113,7 +113,7 @@ func (k pulsar) told(ctx context.Context, in *input) []int64 {
 	return all
 }
 
-// before counts the records of a partition of Pulsar that lie before a place.
+// before counts the records of a partition that are before a place in it.
 func (in *input) before(partition int, ledger, at int64) (n int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -11,47 +11,47 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// What a run may read beside Files. A new kind of broker is one entry and one file.
+// The kinds of input that a run may read. Add a kind of broker with one entry here and one file.
 const Files = "files"
 
 var queues = map[string]func(context.Context) (queue, error){Kafka: startKafka, Pulsar: startPulsar, RocketMQ: startRocketMQ}
 
-// queue is a broker of a run's own: it is started, killed and started again on the same
-// folder. What the judge asks of it is in records, counted from 0 in each partition.
+// queue is the broker of one run. It is killed and started again on the same folder. Its answers to the
+// judge are in records, counted from 0 in each partition.
 type queue interface {
 	Start(ctx context.Context) error
 	Kill() error
 	Close() error
 
-	// where is its address, for people.
+	// where is the broker's address, for people.
 	where() string
-	// createTopic makes an empty topic.
+	// createTopic creates an empty topic.
 	createTopic(ctx context.Context, name string, partitions int) error
-	// writer writes to an input's topic, each record once.
+	// writer opens the writer of an input's topic. It writes each record once.
 	writer(in *input) (writer, error)
-	// source is the source's part of an input's spec, read from the earliest on to its
-	// end as of now, or, if it is live, without an end.
+	// source is the source's part of the input's spec: it reads from the earliest record to the present
+	// end, or, if the input is live, without an end.
 	source(in *input) string
-	// sizes of the spec: its lease, and a block of shuffled records.
+	// sizes gives two settings of the spec: of leases, and the block of a shuffle.
 	sizes() (lease, block string)
 	// exact says whether its topics can be read in bit_exact batches.
 	exact() bool
-	// segment is what the writer calls the place where a cut's range lies.
+	// segment is the writer's name for the segment of a range in a cut.
 	segment(in *input, p *cut.Partition, r audit.Range) string
-	// told says how many records of each partition the broker was told are done: all
-	// below are. -1: none yet. Nothing while nobody answers.
+	// told gives, by partition, how many records the broker was told are done. It counts from the
+	// partition's beginning. -1: none yet. nil: the broker does not answer.
 	told(ctx context.Context, in *input) []int64
 }
 
-// writer is for one goroutine.
+// writer is used by one goroutine.
 type writer interface {
-	// append puts values behind a partition that holds end records. It tries until they
-	// are there, and says of each where it begins; segments are what queue.segment says.
+	// append appends values to a partition that holds end records. It tries until they are there. It
+	// reports with put where each begins; segments have the names that queue.segment gives.
 	append(ctx context.Context, r *rand.Rand, partition int, end int64, values [][]byte, put func(i int, segment string, at int64)) error
 	close()
 }
 
-// Queues are the kinds of brokers.
+// Queues lists the kinds of brokers.
 func Queues() (all []string) {
 	for _, name := range []string{Kafka, Pulsar, RocketMQ} {
 		if queues[name] != nil {
@@ -61,20 +61,20 @@ func Queues() (all []string) {
 	return all
 }
 
-// Names of kinds.
+// Names of the kinds of brokers.
 const (
 	Kafka    = "kafka"
 	Pulsar   = "pulsar"
 	RocketMQ = "rocketmq"
 )
 
-// Sources are all that a run may read.
+// Sources lists all kinds of input that a run may read.
 func Sources() string { return strings.Join(append([]string{Files, Landing}, Queues()...), ", ") }
 
-// broker is the run's own queue, which is killed like everybody else.
+// broker is the run's own queue. It is killed like the other processes.
 type broker struct {
 	queue
-	mu sync.Mutex // its methods that start and end it are for one goroutine
+	mu sync.Mutex // one goroutine calls the methods that start and end it
 }
 
 func startBroker(ctx context.Context, kind string) (*broker, error) {
@@ -91,7 +91,7 @@ func (k *broker) close() error {
 	return k.Close()
 }
 
-// away: it is being started again, which has a deadline of its own.
+// away reports whether the broker is being started again. That start has a deadline of its own.
 func (k *broker) away() bool {
 	if k == nil || !k.mu.TryLock() {
 		return k != nil
@@ -100,7 +100,7 @@ func (k *broker) away() bool {
 	return false
 }
 
-// heard is told of an input, unless the broker is dead.
+// heard gives what queue.told gives; nil while the broker is dead.
 func (k *broker) heard(ctx context.Context, in *input) []int64 {
 	if !k.mu.TryLock() {
 		return nil
@@ -111,8 +111,8 @@ func (k *broker) heard(ctx context.Context, in *input) []int64 {
 	return k.told(ctx, in)
 }
 
-// killBroker ends the broker and starts it again after a while, in the background. False:
-// it is not back from the last time yet.
+// killBroker kills the broker and starts it again after a while, in the background. False: it is not
+// back from the last time yet.
 func (t *trouble) killBroker(ctx context.Context) bool {
 	if !t.broker.mu.TryLock() {
 		return false
@@ -124,7 +124,7 @@ func (t *trouble) killBroker(ctx context.Context) bool {
 		t.tell("kill broker")
 	}
 	away := time.Duration(t.rnd.Int64N(int64(2 * time.Second)))
-	t.wg.Go(func() { // ends with the broker's start, which has a deadline
+	t.wg.Go(func() { // ends when the broker has started; the start has a deadline
 		defer t.broker.mu.Unlock()
 		err := t.broker.Kill()
 		if err == nil {

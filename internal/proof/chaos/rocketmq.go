@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// rocketmq is a name server, which lives, and one broker.
+// rocketmq is a name server, which is not killed, and one broker.
 type rocketmq struct{ *testbroker.RocketMQ }
 
 func startRocketMQ(ctx context.Context) (queue, error) {
@@ -31,7 +31,7 @@ func (k rocketmq) writer(in *input) (writer, error) {
 	return rocketmqWriter{k.NewAppender(in.name)}, nil
 }
 
-// rocketmqWriter writes batches, and some records alone. An offset is a record's number.
+// rocketmqWriter writes batches, and some records alone. The offset of a record is its number.
 type rocketmqWriter struct{ to *testbroker.RocketAppender }
 
 func (w rocketmqWriter) append(ctx context.Context, r *rand.Rand, partition int, end int64, values [][]byte, put func(int, string, int64)) error {
@@ -61,7 +61,7 @@ func (k rocketmq) source(in *input) string {
 func (k rocketmq) sizes() (lease, block string) { return "initial: 80, min: 20", "150" }
 func (k rocketmq) exact() bool                  { return false }
 
-// segment: a queue is one, rocketmq:c1/b0/chaos-0/3.
+// segment: a queue is one segment, called for example rocketmq:c1/b0/chaos-0/3.
 func (k rocketmq) segment(_ *input, p *cut.Partition, _ audit.Range) string {
 	return p.Identity[strings.LastIndexByte(p.Identity, '/')+1:]
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Rounds: in no history does one rank get a round that another one never gets. A rank
-// yields a round when every rank's process has it, so those that live yield it too. A
-// start of the group that ends with a death ends between two rounds, or with one that some
-// ranks have yielded and others, who end then, have not.
+// Rounds: if one rank gets a round, all ranks get it. A rank yields a round only when every rank's
+// process has the round's batch, so the ranks that live yield it too. If a member dies, that start of
+// the group ends after a whole round, or with one last round that some ranks have yielded and the
+// others, which end then, have not.
 
-// roundPrompt is how long a rank may take to yield a round that another one has, when all
-// run.
+// roundPrompt is how long a rank may take to yield a round that another rank has yielded, while all
+// processes run.
 const roundPrompt = 30 * time.Second
 
-// judgeRounds compares the ranks of each start of the group.
+// judgeRounds compares the ranks in each start of the group.
 func (v *Verdict) judgeRounds(lives []*life, disturbed []disturbance) {
 	groups := map[int][]*life{}
 	last := 0
@@ -28,9 +28,9 @@ func (v *Verdict) judgeRounds(lives []*life, disturbed []disturbance) {
 }
 
 func (v *Verdict) judgeGroupsRounds(members []*life, disturbed []disturbance) {
-	death := int64(0) // the first one
+	death := int64(0) // time of the first death
 	frozen := false
-	rounds := map[*life]map[int]int{} // that each has yielded, by stream
+	rounds := map[*life]map[int]int{} // how many rounds each has yielded, by stream
 	for _, l := range members {
 		rounds[l] = l.rounds()
 		frozen = frozen || l.frozen
@@ -49,7 +49,7 @@ func (v *Verdict) judgeGroupsRounds(members []*life, disturbed []disturbance) {
 	}
 }
 
-// judgeMissed: l has yielded b, and o only n rounds of that stream.
+// judgeMissed judges a case where l has yielded b, and o has only n rounds of that stream.
 func (v *Verdict) judgeMissed(l, o *life, b *batch, n int, death int64, frozen bool, disturbed []disturbance) {
 	switch {
 	case death == 0 || o.done:
@@ -63,7 +63,7 @@ func (v *Verdict) judgeMissed(l, o *life, b *batch, n int, death int64, frozen b
 	}
 }
 
-// rounds are how many rounds it has yielded of each stream.
+// rounds is how many rounds l has yielded, by stream.
 func (l *life) rounds() map[int]int {
 	n := map[int]int{}
 	for _, b := range l.batches {
@@ -72,11 +72,11 @@ func (l *life) rounds() map[int]int {
 	return n
 }
 
-// backAtWork is how long a process that was just started may need to be so.
+// backAtWork is how long a process may need after its start until it works.
 const backAtWork = 3 * time.Second
 
-// anyDuring: the master or an agent did not run between two times, or had only just begun
-// to.
+// anyDuring reports whether the master or an agent was not running between two times, or had only just
+// started.
 func anyDuring(disturbed []disturbance, from, to int64, agent int) bool {
 	return slices.ContainsFunc(disturbed, func(d disturbance) bool {
 		return (d.agent < 0 || d.agent == agent) && d.from < to && from < d.to+int64(backAtWork)

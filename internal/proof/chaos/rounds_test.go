@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ranksOf is a group: each rank has yielded so many rounds, one a second. died: when rank 0
-// was killed, in seconds; 0: all ended well.
+// ranksOf is a group in which each rank has yielded so many rounds, one per second. Rank 0 was killed
+// at second `died`; 0: all ended well.
 func ranksOf(died int64, rounds ...int) (lives []*life) {
 	second := int64(time.Second)
 	for rank, n := range rounds {
@@ -30,13 +30,13 @@ func TestARoundThatOneRankNeverGetsIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lives []*life
-		wrong string // of the first; "": nothing is
+		wrong string // part of the first fault; "": no fault
 	}{
 		{"all ranks have all rounds", ranksOf(0, 3, 3, 3), ""},
-		{"all end well, and one has a round less", ranksOf(0, 3, 2, 3), "ended well, only 2"},
+		{"all end well, and one rank has a round less", ranksOf(0, 3, 2, 3), "ended well, only 2"},
 		{"a death between two ranks' yields", ranksOf(4, 2, 3, 2), ""},
 		{"two rounds ahead of another rank", ranksOf(5, 3, 1, 3), "only 1"},
-		{"a round that a rank did not get for long, though all lived", ranksOf(100, 3, 2, 3), "when the first of the group ended"},
+		{"a round that a rank did not get for long, although all ran", ranksOf(100, 3, 2, 3), "when the first of the group ended"},
 	} {
 		var v Verdict
 		v.judgeRounds(c.lives, nil)
@@ -54,10 +54,10 @@ func TestARoundThatOneRankNeverGetsIsSeen(t *testing.T) {
 	v.judgeRounds(lives, nil)
 	absent := ranksOf(4, 1, 0)
 	if len(v.Wrong) > 0 {
-		t.Errorf("while the master was away, or a rank was frozen: %v", v.Wrong)
+		t.Errorf("rank 1 misses a round while the master is away or a rank is frozen: want no fault, got %v", v.Wrong)
 	}
 	absent[1].joined = false
 	if v.judgeRounds(absent, nil); len(v.Wrong) != 1 || !strings.Contains(v.Wrong[0], "was never there") {
-		t.Errorf("a rank that was never there: %v", v.Wrong)
+		t.Errorf("rank 1 never joined: want \"was never there\", got %v", v.Wrong)
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Saves is what the checkpoints say.
+// Saves is what a run found about its checkpoints.
 type Saves struct {
 	CheckpointsChecked int `json:"checkpoints_checked"`
 	Restores           int `json:"restores"`
-	Damaged            int `json:"damaged"`                   // checkpoints whose files the harness has cut short
-	FailedSaves        int `json:"failed_saves"`              // of which a trainer was told, and went on
-	Pins               int `json:"pins"`                      // checkpoints that were pinned, and are there
-	Rewinds            int `json:"rewinds"`                   // by a person
-	EmptyMasters       int `json:"empty_masters"`             // whose state was removed, and who went on from manifests
-	Servers            int `json:"servers_killed"`            // of a shared model, which was restored
-	Carried            int `json:"carried"`                   // of those checked: files of a trainer's own with a cut in them
-	CommitsChecked     int `json:"commits_checked,omitempty"` // offsets, read from the broker
-	Inexact            int `json:"inexact"`                   // `shared`: checkpoints that say exact: false
+	Damaged            int `json:"damaged"`                   // checkpoints that we have damaged
+	FailedSaves        int `json:"failed_saves"`              // saves that failed; the trainer was told and went on
+	Pins               int `json:"pins"`                      // checkpoints that were pinned
+	Rewinds            int `json:"rewinds"`                   // how often a person went back to a checkpoint
+	EmptyMasters       int `json:"empty_masters"`             // masters that lost their state; the job went on from manifests
+	Servers            int `json:"servers_killed"`            // killed servers of a shared model, which was then restored
+	Carried            int `json:"carried"`                   // of the checked ones: files of a trainer's own that carry a cut
+	CommitsChecked     int `json:"commits_checked,omitempty"` // offsets that were read from the broker and checked
+	Inexact            int `json:"inexact"`                   // shared: checkpoints with exact: false
 	Ahead              int `json:"ahead"`                     // records that those hold beyond their cut
-	Exact              int `json:"exact"`                     // `shared`: checkpoints that say exact: true
-	InHand             int `json:"in_hand"`                   // records that those hold beyond their cut: killed trainers had them in hand
+	Exact              int `json:"exact"`                     // shared: checkpoints with exact: true
+	InHand             int `json:"in_hand"`                   // records that those hold beyond their cut, because killed trainers had them in hand
 	WithDrops          int `json:"with_drops"`                // checkpoints that list dropped records
 }
 
@@ -56,8 +56,7 @@ func (s *Saves) add(o Saves) {
 func (c *crew) checkpoints() string { return filepath.Join(c.dir, "checkpoints") }
 func (c *crew) archive() string     { return filepath.Join(c.dir, "archive") }
 
-// collect links every checkpoint that counts into the archive, where retention does
-// not find it.
+// collect links every complete checkpoint into the archive, where retention does not find it.
 func (c *crew) collect() error {
 	c.collects.Lock()
 	defer c.collects.Unlock()
@@ -81,15 +80,15 @@ func (c *crew) collect() error {
 		if _, err := os.Stat(filepath.Join(from, manifest.FileName)); err != nil {
 			continue
 		}
-		if err := hardLink(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // retention was faster
+		if err := hardLink(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // retention removed it first
 			return err
 		}
 	}
 	return nil
 }
 
-// collectFile does so with a file that a trainer wrote itself, and its manifest beside
-// it; in the archive they have a folder.
+// collectFile does the same for a file that a trainer wrote itself and the manifest beside it. In the
+// archive they have a folder.
 func (c *crew) collectFile(name string) error {
 	from, to := filepath.Join(c.checkpoints(), name), filepath.Join(c.archive(), name)
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -105,7 +104,7 @@ func (c *crew) collectFile(name string) error {
 	return err
 }
 
-// archivedAs is the name of its folder there.
+// archivedAs is the name of a checkpoint's folder in the archive.
 func archivedAs(one manifest.Checkpoint) string {
 	if name, ok := strings.CutSuffix(filepath.Base(one.Path), "."+manifest.FileName); ok {
 		return name
@@ -113,13 +112,13 @@ func archivedAs(one manifest.Checkpoint) string {
 	return filepath.Base(one.Folder())
 }
 
-// cutShort takes the last byte of the newest checkpoint of a rank (-1: of the group);
-// the archive keeps it whole. It gives the path of the file, "" if there is none.
+// cutShort removes the last byte of a file of the newest checkpoint of a rank (-1: of the group). The
+// archive keeps the whole file. It gives the file's path, or "" if there is nothing to damage.
 func (c *crew) cutShort(rank int) (string, error) {
 	if err := c.collect(); err != nil {
 		return "", err
 	}
-	c.collects.Lock() // what is not in the archive now is linked after this, or not at all
+	c.collects.Lock() // a checkpoint that is not in the archive now is linked only when cutShort is done, or never
 	defer c.collects.Unlock()
 	all, err := manifest.Find(manifest.OS{}, c.checkpoints())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,10 +131,10 @@ func (c *crew) cutShort(rank int) (string, error) {
 		m := one.Manifest
 		return m == nil || len(m.Files) == 0 || c.damaged[m.Cut.ID] || rank >= 0 && (m.Rank == nil || int(*m.Rank) != rank)
 	})
-	if len(all) > 1 { // with the last whole one gone nobody would go on, and rightly so
+	if len(all) > 1 { // without any whole checkpoint nothing could be restored, rightly
 		one, m := all[0], all[0].Manifest
 		if _, err := os.Stat(filepath.Join(c.archive(), archivedAs(one), manifest.FileName)); err != nil {
-			return "", nil // it came just now
+			return "", nil // it is too new to be in the archive
 		}
 		path := filepath.Join(one.Folder(), filepath.FromSlash(m.Files[0].Path))
 		text, err := os.ReadFile(path)
@@ -147,7 +146,7 @@ func (c *crew) cutShort(rank int) (string, error) {
 			err = os.Rename(path+".short", path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", nil // retention was faster
+			return "", nil // retention removed it first
 		}
 		return path, err
 	}
@@ -162,7 +161,7 @@ func hardLink(from, to string) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(files, func(a, b os.DirEntry) int { // the manifest comes last here too
+	slices.SortStableFunc(files, func(a, b os.DirEntry) int { // as in a save, the manifest comes last
 		return strings.Compare(strconv.FormatBool(a.Name() == manifest.FileName), strconv.FormatBool(b.Name() == manifest.FileName))
 	})
 	for _, f := range files {
@@ -174,21 +173,21 @@ func hardLink(from, to string) error {
 	return nil
 }
 
-// members are the records that a cut names, by the generator's own list of where
-// each begins; and those that it lists as dropped.
+// members gives the records that a cut names, and those that it lists as dropped. The generator knows
+// where each record begins.
 func members(body *cut.Cut, inputs []*input) (in, dropped map[key]bool, err error) {
 	in, dropped = map[key]bool{}, map[key]bool{}
 	for i := range body.Datasets {
 		d := &body.Datasets[i]
 		n := slices.IndexFunc(inputs, func(in *input) bool { return in.name == d.Name })
 		if n < 0 {
-			return nil, nil, fmt.Errorf("it names dataset %s, which is none", d.Name)
+			return nil, nil, fmt.Errorf("the cut names dataset %s, which the job does not have", d.Name)
 		}
 		for j := range d.Partitions {
 			p := &d.Partitions[j]
 			for pass := range audit.Passes(d, p) {
 				if pass.Vague != 0 || len(pass.Excluded) != 0 || len(pass.Dropped) > 0 && !inputs[n].drops {
-					return nil, nil, fmt.Errorf("%s: pass %d has %d dropped units that it does not list, %v dropped and %v excluded, and nothing was ever wrong", p.Identity, pass.Pass, pass.Vague, pass.Dropped, pass.Excluded)
+					return nil, nil, fmt.Errorf("%s: pass %d has %d dropped units that it does not list, %v dropped and %v excluded, and this input gives no reason for any of them", p.Identity, pass.Pass, pass.Vague, pass.Dropped, pass.Excluded)
 				}
 				put := func(to map[key]bool, all []audit.Range) error {
 					for _, r := range all {
@@ -210,7 +209,7 @@ func members(body *cut.Cut, inputs []*input) (in, dropped map[key]bool, err erro
 	}
 	for k := range dropped {
 		if in[k] {
-			return nil, nil, fmt.Errorf("%v is in the model and dropped", k)
+			return nil, nil, fmt.Errorf("%v is both trained on and dropped in the cut", k)
 		}
 	}
 	return in, dropped, nil
@@ -223,7 +222,7 @@ func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 	}
 	places := in.placesOf(segment)
 	if len(places) == 0 {
-		return fmt.Errorf("%s: it names %s [%d, %d), where no record is", p.Identity, r.Name, r.Start, r.End)
+		return fmt.Errorf("%s: the cut names %s [%d, %d), where no record is", p.Identity, r.Name, r.Start, r.End)
 	}
 	if r.Start < 0 {
 		ids, err := in.earlier(places[0].id, r)
@@ -244,12 +243,12 @@ func (in *input) within(p *cut.Partition, r audit.Range, f func(id int)) error {
 	return nil
 }
 
-// earlier are the records of a range that lie before its segment, which begins with record
-// first. Chunks of a landing that were deleted are one segment with the name of the last of
-// them: a negative offset counts records back from the beginning of that chunk.
+// earlier gives the records of a range that come before its segment, whose first record is `first`. A
+// cut names several deleted chunks of a landing as one segment, with the name of the last chunk.
+// Negative offsets count records back from the beginning of that chunk.
 func (in *input) earlier(first int, r audit.Range) ([]int, error) {
 	if _, ok := in.queue.(*landing); !ok {
-		return nil, fmt.Errorf("it names %s [%d, %d), and only chunks of a landing may have a negative offset", r.Name, r.Start, r.End)
+		return nil, fmt.Errorf("the cut names %s [%d, %d), and only chunks of a landing may have a negative offset", r.Name, r.Start, r.End)
 	}
 	for p := range in.partitions {
 		ids := in.rowsOf(p)
@@ -258,23 +257,23 @@ func (in *input) earlier(first int, r audit.Range) ([]int, error) {
 			continue
 		}
 		if int64(i)+r.Start < 0 {
-			return nil, fmt.Errorf("it names %s [%d, %d), and only %d records lie before that chunk", r.Name, r.Start, r.End, i)
+			return nil, fmt.Errorf("the cut names %s [%d, %d), and only %d records lie before that chunk", r.Name, r.Start, r.End, i)
 		}
 		return ids[int64(i)+r.Start : int64(i)+min(r.End, 0)], nil
 	}
-	return nil, fmt.Errorf("it names %s [%d, %d), and no partition has its first record %d", r.Name, r.Start, r.End, first)
+	return nil, fmt.Errorf("the cut names %s [%d, %d), and no partition has record %d, the first one of that chunk", r.Name, r.Start, r.End, first)
 }
 
-// kept is a checkpoint that was checked: its models, what it says is in them, and what it
-// lists as dropped.
+// kept is a checkpoint that was checked: its models, its cut, and the records that the cut lists as
+// dropped.
 type kept struct {
 	models  []model
 	cut     *cut.Cut
 	dropped map[key]bool
 }
 
-// checkAll judges every checkpoint that there ever was, and what is in the models
-// at the end: those checkpoints that each rank's last process had.
+// checkAll judges every checkpoint that was ever saved, and then what is in the models at the end: the
+// checkpoints of each rank's last process.
 func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves, found map[cut.ID]kept, err error) {
 	if err := c.collect(); err != nil {
 		return s, nil, err
@@ -290,7 +289,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 		folder := filepath.Join(c.archive(), f.Name())
 		m, err := manifest.Load(manifest.OS{}, filepath.Join(folder, manifest.FileName))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // retention was faster; what a trainer said to have saved is looked for below
+			continue // retention removed it first; a checkpoint that a trainer reported as saved is looked for below
 		}
 		if err != nil {
 			v.say("checkpoint %s: %v", f.Name(), err)
@@ -310,7 +309,7 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 		s.FailedSaves += l.failedSaves
 		for _, one := range l.saved {
 			if _, ok := found[one.cut]; !ok {
-				v.say("%s says that it has saved cut %v, and it was not seen", l, one.cut)
+				v.say("%s says that it has saved cut %v, and no such checkpoint was found", l, one.cut)
 			}
 		}
 		if last[l.rank] == nil || last[l.rank].no < l.no {
@@ -325,19 +324,19 @@ func (c *crew) checkAll(ctx context.Context, lives []*life, v *Verdict) (s Saves
 	return s, found, nil
 }
 
-// checkEnd: the models of all ranks together hold everything once.
+// checkEnd checks that the models of all ranks together hold everything once.
 func (c *crew) checkEnd(last map[int]*life, found map[cut.ID]kept, v *Verdict) {
 	sum, want := model{sums: make([]uint64, 2*len(c.inputs)), seen: make([]uint8, len(everything(c.inputs)))}, everything(c.inputs)
 	for rank, l := range last {
 		if !l.done {
-			v.say("%v is the last of its rank and has not ended well", l)
+			v.say("%v is the last process of its rank and has not ended well", l)
 		}
 		if c.o.Model == "replicated" && rank != 0 || l.model == 0 {
 			continue
 		}
 		m, ok := found[l.model]
 		if !ok {
-			v.say("%v ends with cut %v, of which there is no checkpoint", l, l.model)
+			v.say("%v ended with cut %v, and no checkpoint has that cut", l, l.model)
 			continue
 		}
 		sum.add(m.models[0])
@@ -351,12 +350,12 @@ func (c *crew) checkEnd(last map[int]*life, found map[cut.ID]kept, v *Verdict) {
 	v.compare("the end", sum, want, c.inputs, nil)
 }
 
-// checkOne judges one checkpoint, and gives the models in it: one, or one of each
-// rank of a sharded save.
+// checkOne judges one checkpoint. It gives the models in it: one, or one for each rank of a sharded
+// save.
 func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, inputs []*input, v *Verdict, s *Saves) (models []model, dropped map[key]bool) {
 	faults, err := manifest.Verify(ctx, folder, m, manifest.Verifying{Workers: 1})
 	if err != nil || len(faults) > 0 {
-		v.say("checkpoint %s does not verify: %v %v", name, faults, err)
+		v.say("checkpoint %s is damaged: %v %v", name, faults, err)
 		return nil, nil
 	}
 	var files []string
@@ -366,7 +365,8 @@ func checkOne(ctx context.Context, name, folder string, m *manifest.Manifest, in
 	return checkFiles("checkpoint "+name, files, &m.Cut, inputs, v, s)
 }
 
-// checkFiles compares the models in files with a cut. It gives also what that lists as dropped.
+// checkFiles compares the models in files with a cut. It gives the models, and the records that the cut
+// lists as dropped.
 func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *Verdict, s *Saves) (models []model, dropped map[key]bool) {
 	in, dropped, err := members(body, inputs)
 	if err != nil {
@@ -379,7 +379,7 @@ func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *
 	var ahead *int
 	switch {
 	case body.Model != "shared":
-	case body.Exact: // what it holds beyond its cut has to have a reason: checkExact
+	case body.Exact: // checkExact judges what it holds beyond its cut
 		s.Exact++
 		ahead = new(int)
 	default:
@@ -401,9 +401,9 @@ func checkFiles(what string, files []string, body *cut.Cut, inputs []*input, v *
 	return models, dropped
 }
 
-// compare says what of the records of a set a model has lost or has twice. With
-// ahead it may hold more than the set, and records of trainers that were killed
-// twice; that is judged over the whole run, by the journals.
+// compare counts the records of a set that a model has lost or has too often. With ahead, the model may
+// hold more than the set, and may hold records of killed trainers twice; *ahead counts these, and the
+// journals of the whole run judge them.
 func (v *Verdict) compare(what string, m model, in map[key]bool, inputs []*input, ahead *int) {
 	want := trained(inputs, in)
 	if len(m.sums) != len(want.sums) || len(m.seen) != len(want.seen) {
@@ -428,16 +428,16 @@ func (v *Verdict) compare(what string, m model, in map[key]bool, inputs []*input
 	v.Lost += lost
 	v.Twice += twice
 	if lost > 0 {
-		v.say("%s has not %d records of its cut: %v is the last", what, lost, example[0])
+		v.say("%s lacks %d records of its cut, the last one is %v", what, lost, example[0])
 	}
 	if twice > 0 {
-		v.say("%s has %d records too often, or which its cut does not name: %v is the last", what, twice, example[1])
+		v.say("%s has %d records too often, or without its cut naming them, the last one is %v", what, twice, example[1])
 	}
 	if ahead != nil {
 		want = weighed(inputs, m.seen)
 	}
 	if lost == 0 && twice == 0 && !slices.Equal(m.sums, want.sums) {
 		v.Lost++
-		v.say("%s: its sums are %x, by the generator %x: a payload is not the record's own", what, m.sums, want.sums)
+		v.say("%s: its sums are %x, and by the generator %x: a record came with the payload of another", what, m.sums, want.sums)
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A checkpoint of 60 records of 100: those that begin below the 50th of one file,
-// and the ten last.
+// sample is a checkpoint with 60 of 100 records: the first 50 of one file, and the last 10.
 type sample struct {
 	in     *input
 	folder string
@@ -69,7 +68,7 @@ func placeOf(t *testing.T, all []place, id int) int64 {
 	return 0
 }
 
-// judged writes the checkpoint with a model that has seen each record so often.
+// judged writes the checkpoint with a model that has seen each record so often, and judges it.
 func (s *sample) judged(t *testing.T, m model) (v Verdict, all Saves) {
 	t.Helper()
 	on := manifest.OS{}
@@ -104,7 +103,7 @@ func safetensors(m model) []byte {
 	return append(out, m.seen...)
 }
 
-// ofCut is how often each record is in the model that the cut names.
+// ofCut is how often each record is in the model that the cut describes.
 func ofCut() []uint8 {
 	seen := make([]uint8, 100)
 	for id := range seen {
@@ -132,7 +131,7 @@ func TestAPlantedLossAndAPlantedRepeatInACheckpointAreSeen(t *testing.T) {
 		{"a record of the cut is missing", 49, 0, 1, 0},
 		{"the last record is missing", 99, 0, 1, 0},
 		{"a record of the cut is there twice", 0, 2, 0, 1},
-		{"a record behind the low mark is there", 50, 1, 0, 1},
+		{"a record above the low mark is there", 50, 1, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSample(t)
@@ -183,8 +182,8 @@ func TestTheEndIsEverythingOnceOverAllRanks(t *testing.T) {
 		lost, twice int
 	}{
 		{"all once", half(0, 3), half(3, 6), 0, 0},
-		{"one in nobody's model", half(0, 3), half(4, 6), 1, 0},
-		{"one in two models", half(0, 4), half(3, 6), 0, 1},
+		{"one is in no model", half(0, 3), half(4, 6), 1, 0},
+		{"one is in two models", half(0, 4), half(3, 6), 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			crew := &crew{o: Options{Model: "private"}, inputs: in}
@@ -197,8 +196,8 @@ func TestTheEndIsEverythingOnceOverAllRanks(t *testing.T) {
 	}
 }
 
-// Chunks 4, 5 and 6 of a landing have 3, 2 and 4 records. They were deleted, so a cut has them
-// as one segment, chunk 6 [-5, 4).
+// Chunks 4, 5 and 6 of a landing had 3, 2 and 4 records. They were deleted, so a cut names them as one
+// segment: chunk 6 [-5, 4).
 func TestACutOfDeletedChunksNamesTheRecordsOfAllOfThem(t *testing.T) {
 	in := &input{name: "pushed", records: 20, passes: 1, partitions: 2, live: true, queue: &landing{}}
 	id := 0
@@ -255,7 +254,7 @@ func TestACutOfDeletedChunksNamesTheRecordsOfAllOfThem(t *testing.T) {
 	// A range before the first record is an error.
 	p := &cut.Partition{Identity: "landing:pushed/0"}
 	if err := in.within(p, audit.Range{Name: "chunk-6", Start: -8, End: 4}, func(int) {}); err == nil || !strings.Contains(err.Error(), "only 7 records lie before") {
-		t.Errorf("of more records than there are: %v", err)
+		t.Errorf("a range that begins before the first record: want an error, got %v", err)
 	}
 	in.queue = nil
 	if err := in.within(p, audit.Range{Name: "chunk-6", Start: -1, End: 4}, func(int) {}); err == nil || !strings.Contains(err.Error(), "negative offset") {

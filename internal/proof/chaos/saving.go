@@ -13,16 +13,16 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// What trainers that save (model.py) have beside those that do not.
+// What a run with checkpoints (trainer/saving.py) has, and a run with --journal has not.
 
 const (
-	collectEvery = 25 * time.Millisecond // less than retention's two saves take
+	collectEvery = 25 * time.Millisecond // less than two saves take, after which retention may remove a checkpoint
 	saveTimeout  = 20                    // seconds
 )
 
 func (c *crew) pids() string { return filepath.Join(c.dir, "pids") }
 
-// known writes a process's number down for traps.
+// known writes down the pid of a process, for traps that kill it.
 func (c *crew) known(p *child.Process, err error) (*child.Process, error) {
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (c *crew) sizes() (all [][2]int) {
 	return all
 }
 
-// savesToo adds to a trainer's settings. c.mu is held.
+// savesToo adds the settings of checkpoints to a trainer's settings. c.mu is held.
 func (c *crew) savesToo(s *seat, settings map[string]any) {
 	settings["checkpoints"], settings["carried"] = c.checkpoints(), c.carried()
 	settings["saves"], settings["sharded"], settings["exact_rows"] = c.saves, c.sharded, c.exactRows()
@@ -50,8 +50,7 @@ func (c *crew) savesToo(s *seat, settings map[string]any) {
 	settings["trap"] = c.trap(s.life.agent)
 }
 
-// trap is one kill at a named point, for most processes that start while there is
-// trouble.
+// trap draws one kill at a named point. Most processes that start while there is trouble get one.
 func (c *crew) trap(agent int) map[string]any {
 	if c.calm || c.rnd.IntN(3) == 0 {
 		return nil
@@ -72,8 +71,8 @@ func (c *crew) trap(agent int) map[string]any {
 	return map[string]any{"point": point, "after": after, "victims": victims[c.rnd.IntN(len(victims))]}
 }
 
-// startSaving starts what there is beside trainers: the shared model's server, and
-// whoever collects checkpoints.
+// startSaving starts what saves need beside the trainers: the shared model's server, and the goroutine
+// that collects checkpoints.
 func (c *crew) startSaving(ctx context.Context) (err error) {
 	if c.port, err = freePort(); err != nil {
 		return err
@@ -108,8 +107,8 @@ func (c *crew) startSaving(ctx context.Context) (err error) {
 	return nil
 }
 
-// startServer starts the next life of the shared model's server. All but the first
-// begin without the model: somebody has to restore it.
+// startServer starts the next life of the shared model's server. Every life but the first begins
+// without the model: a trainer has to restore it.
 func (c *crew) startServer() error {
 	c.lifeOf++
 	text, err := json.Marshal(map[string]any{"role": "server", "server": c.port, "server_life": c.lifeOf, "sizes": c.sizes(), "seed": 0, "journal": os.DevNull})
@@ -120,8 +119,8 @@ func (c *crew) startServer() error {
 	return err
 }
 
-// keepServer: when the server dies its model is gone. All trainers end; the first of
-// the next ones restores.
+// keepServer starts the server again. When the server dies, its model is lost, and all trainers end.
+// The first of the next ones restores the model.
 func (c *crew) keepServer() {
 	for {
 		c.mu.Lock()
@@ -146,7 +145,7 @@ func (c *crew) keepServer() {
 	}
 }
 
-// reachable waits until somebody listens.
+// reachable waits until a process listens on the port.
 func reachable(port int) error {
 	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -164,7 +163,7 @@ func reachable(port int) error {
 	}
 }
 
-// judgeSaves judges a run whose trainers saved.
+// judgeSaves judges a run with checkpoints.
 func (c *crew) judgeSaves(ctx context.Context, lives []*life, res *Result) error {
 	res.Points = map[string]int{}
 	for _, l := range lives {

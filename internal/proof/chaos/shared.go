@@ -4,8 +4,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// sinceRestored are the lives of the shared model's server, each with the checkpoint
-// that it was given.
+// sinceRestored lists the lives of the shared model's server, each with the checkpoint that it was given.
 func (c *crew) sinceRestored(lives []*life, found map[cut.ID]kept, v *Verdict) (spans []span) {
 	for n := 1; n <= c.lifeOf; n++ {
 		s := span{server: n, over: n < c.lifeOf}
@@ -20,12 +19,12 @@ func (c *crew) sinceRestored(lives []*life, found map[cut.ID]kept, v *Verdict) (
 		if last.server > 0 && last.cut != 0 {
 			k, ok := found[last.cut]
 			if !ok {
-				v.say("life %d of the server began with cut %v, of which there is no checkpoint", n, last.cut)
+				v.say("life %d of the server began with cut %v, and no checkpoint has that cut", n, last.cut)
 				continue
 			}
 			in, _, err := members(k.cut, c.inputs)
 			if err != nil {
-				continue // checkAll has said so
+				continue // checkAll reports it
 			}
 			s.base, s.cut = k.models[0].seen, in
 		}
@@ -34,9 +33,9 @@ func (c *crew) sinceRestored(lives []*life, found map[cut.ID]kept, v *Verdict) (
 	return spans
 }
 
-// An exact checkpoint of a shared model holds its cut, and nothing else but what
-// trainers had in hand that were killed before it: applied, and not known to be
-// stepped; or what the checkpoint that its model began with had so.
+// checkExact: an exact checkpoint of a shared model holds its cut. Beyond that it may hold only records
+// that trainers had in hand which were killed before the save: applied, and not known to be durable.
+// The checkpoint with which its model began may have brought such records too.
 func (c *crew) checkExact(lives []*life, found map[cut.ID]kept, v *Verdict, s *Saves) {
 	spans := map[int]span{}
 	for _, x := range c.sinceRestored(lives, found, v) {
@@ -50,15 +49,15 @@ func (c *crew) checkExact(lives []*life, found map[cut.ID]kept, v *Verdict, s *S
 			}
 			in, _, err := members(k.cut, c.inputs)
 			if err != nil {
-				continue // checkAll has said so
+				continue // checkAll reports it
 			}
 			s.InHand += v.judgeExactModel(k.models[0], in, c.inputs, spans[one.server], inHand(lives, one))
 		}
 	}
 }
 
-// inHand are the records that were applied, before a model was copied, by trainers
-// that were killed by then and did not know that the step was durable.
+// inHand counts records that were applied before the model was copied, by trainers that were killed by
+// then and did not know that the step was durable.
 func inHand(lives []*life, at saved) map[key]int {
 	all := map[key]int{}
 	for _, l := range lives {
@@ -77,7 +76,7 @@ func inHand(lives []*life, at saved) map[key]int {
 	return all
 }
 
-// judgeExactModel compares one with its cut, and gives how many records it has beyond.
+// judgeExactModel compares a model with its cut, and gives how many records it holds beyond the cut.
 func (v *Verdict) judgeExactModel(m model, in map[key]bool, inputs []*input, from span, inHand map[key]int) (more int) {
 	i, twice := -1, 0
 	var example key
@@ -88,7 +87,7 @@ func (v *Verdict) judgeExactModel(m model, in map[key]bool, inputs []*input, fro
 			beyond--
 		}
 		if beyond <= 0 {
-			return // too few: compare has said so
+			return // compare reports a record that is missing
 		}
 		may := inHand[k]
 		if from.base != nil {
@@ -104,7 +103,7 @@ func (v *Verdict) judgeExactModel(m model, in map[key]bool, inputs []*input, fro
 	})
 	if twice > 0 {
 		v.Twice += twice
-		v.say("an exact checkpoint holds %d records beyond its cut that no killed trainer had in hand: %v is the last", twice, example)
+		v.say("an exact checkpoint holds %d records beyond its cut that no killed trainer had in hand, the last one is %v", twice, example)
 	}
 	return more
 }

@@ -18,12 +18,12 @@ func TestAnExactCheckpointHoldsItsCutAndWhatKilledTrainersHadInHand(t *testing.T
 		from  span
 		twice int
 	}{
-		{"a killed trainer had them in hand", []*life{killed(1, 90, applied)}, span{}, 0},
-		{"nobody had them", nil, span{}, 2},
-		{"a trainer that lives had them", []*life{killed(1, 0, applied)}, span{}, 2},
-		{"they were durable", []*life{killed(1, 90, durable)}, span{}, 2},
-		{"they came when the model was copied already", []*life{killed(1, 90, late)}, span{}, 2},
-		{"the checkpoint that it began with had them", nil, span{base: []uint8{0, 0, 1, 1, 0, 0}, cut: map[key]bool{}}, 0},
+		{"a killed trainer had the records in hand", []*life{killed(1, 90, applied)}, span{}, 0},
+		{"no trainer had the records", nil, span{}, 2},
+		{"a trainer that still runs had the records", []*life{killed(1, 0, applied)}, span{}, 2},
+		{"their step was durable", []*life{killed(1, 90, durable)}, span{}, 2},
+		{"they were applied after the model was copied", []*life{killed(1, 90, late)}, span{}, 2},
+		{"the checkpoint with which the model began had them beyond its cut", nil, span{base: []uint8{0, 0, 1, 1, 0, 0}, cut: map[key]bool{}}, 0},
 		{"that checkpoint had them in its cut", nil, span{base: []uint8{0, 0, 1, 1, 0, 0}, cut: map[key]bool{2: true, 3: true}}, 2},
 	} {
 		var v Verdict

@@ -8,13 +8,13 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// An input without an end is over when every record is in the models, and no process
-// has anything to go back for. Who has them is then told to end (SIGUSR1), and ends
-// as at the end of data: with a last checkpoint.
+// An input without an end is over when every record is in the models and no process has to go back for
+// any. The trainers are then told to end (SIGUSR1), and do what they do at the end of data: they save
+// a last checkpoint.
 
-const lookEvery = 300 * time.Millisecond // into the journals
+const lookEvery = 300 * time.Millisecond // how often the journals are read
 
-// leastWait: nobody says which record is the last, so no batch waits for ever.
+// leastWait: no one knows which record is the last, so a batch must not wait for ever to be full.
 func (in *input) leastWait() float64 {
 	if in.live {
 		return 0.05
@@ -38,7 +38,7 @@ func (c *crew) tellEnough(ctx context.Context) {
 	for _, s := range c.seats {
 		if s.p.Ended() && !s.done {
 			c.mu.Unlock()
-			return // its next process may go back
+			return // the rank's next process may go back
 		}
 		if !s.p.Ended() {
 			now[s] = s.p
@@ -49,7 +49,7 @@ func (c *crew) tellEnough(ctx context.Context) {
 	for _, path := range paths {
 		var l life
 		if l.read(path) != nil || !l.joined && c.o.Model == "shared" || l.restores == 0 && c.o.Model != "shared" {
-			return // or this one may; or an entry is being written
+			return // this process may still go back, or an entry is being written
 		}
 	}
 	if !restoredIn(restorer, server) {
@@ -68,11 +68,11 @@ func (c *crew) tellEnough(ctx context.Context) {
 	}
 }
 
-// restoredIn: one of these journals says that this life of the shared model's server was
-// given a model. Before that the master still counts what only the lost model had.
+// restoredIn reports whether a journal says that this life of the shared model's server was given a
+// model. Before that, the master still counts records that were only in the lost model.
 func restoredIn(journals []string, server int) bool {
 	if server <= 1 {
-		return true // there is none, or it has begun with its model
+		return true // there is no server, or its first life
 	}
 	for _, path := range journals {
 		var l life

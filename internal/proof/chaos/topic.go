@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// produce puts all records of an input into its topic: runs of unequal length to one
-// partition after the other, in the order of ids. With a rate it takes its time and
-// survives the broker's deaths.
+// produce writes all records of an input into its topic, ordered by id, in runs of random length to one
+// partition after the other. With a rate it takes its time, and survives the broker's deaths.
 func (in *input) produce(ctx context.Context, r *rand.Rand, rate float64) error {
 	to, err := in.queue.writer(in)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// trouble is what a run has in store.
+// trouble makes trouble for the processes of a run, and counts it.
 type trouble struct {
 	*crew
 	rnd     *rand.Rand
 	kills   int // SIGKILLs sent
-	leased  int // of them to who held leases, or whose trainers did
+	leased  int // of these: to processes that held leases, or to agents of such trainers
 	frozen  int
-	damaged int // checkpoints
-	rewound int // by a person
+	damaged int // checkpoints that were damaged
+	rewound int // times that a person went back to a checkpoint
 	emptied int // times that the master lost its state
 	pinned  []string
-	away    int // nodes that were lost, with what lay in their memory
-	flips   int // bits in slots
+	away    int // nodes that were lost with their memory
+	flips   int // bits that were flipped in slots
 	lulls   int
-	lullAt  int // kills before it
+	lullAt  int // the lull comes after so many kills
 	tell    func(string, ...any)
 }
 
-// run makes trouble until so many were killed, or all have seen the end.
+// run makes trouble until o.Kills processes are killed, or all trainers have seen the end of data.
 func (t *trouble) run(ctx context.Context) {
 	until := time.Now().Add(troubleWithin(t.o))
 	for t.kills < t.o.Kills && time.Now().Before(until) && t.pause(ctx, 50*time.Millisecond, t.o.Every*2) {
@@ -77,12 +77,12 @@ func (t *trouble) run(ctx context.Context) {
 	}
 }
 
-// troubleWithin is the longest that it takes.
+// troubleWithin is the longest time that all the trouble may take.
 func troubleWithin(o Options) time.Duration {
 	return time.Minute + time.Duration(o.Kills)*(2*o.Every+2*o.TTL)
 }
 
-// people do something, in some turns of runs that are about it.
+// people lets a person do something, in some turns of a run that tests this.
 func (t *trouble) people(ctx context.Context) bool {
 	switch n := t.rnd.IntN(100); {
 	case t.pins && n < 10:
@@ -100,7 +100,7 @@ func (t *trouble) people(ctx context.Context) bool {
 	case t.servers && n >= 20 && n < 25:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.allDone() { // nobody would be left to restore it
+		if t.allDone() { // no process would be left to restore it
 			return false
 		}
 		t.tell("kill server")
@@ -123,10 +123,10 @@ func (t *trouble) pause(ctx context.Context, least, more time.Duration) bool {
 	}
 }
 
-// target is a process as it is when it is hit.
+// target is the process to hit, as it is now.
 type target struct {
 	p     *child.Process
-	agent int // its number, or its trainer's agent; -1: the master
+	agent int // the agent's number, for a trainer that of its agent; -1: the master
 	life  *life
 }
 
@@ -165,7 +165,7 @@ func (t *trouble) several() []target {
 	return all
 }
 
-// kill hits all at once.
+// kill kills all targets at once.
 func (t *trouble) kill(ctx context.Context, all ...target) {
 	held := t.atWork(ctx, all)
 	var names []string
@@ -185,8 +185,8 @@ func (t *trouble) kill(ctx context.Context, all ...target) {
 	}
 }
 
-// atWork waits, for most kills, until one of the victims holds leases: what has
-// only just started loses nothing by its death.
+// atWork mostly waits until one of the targets holds leases: a process that has only just started loses
+// nothing by its death.
 func (t *trouble) atWork(ctx context.Context, all []target) held {
 	waits := t.rnd.IntN(5) > 0
 	deadline := time.Now().Add(2 * t.o.TTL)
@@ -199,17 +199,17 @@ func (t *trouble) atWork(ctx context.Context, all []target) held {
 	}
 }
 
-// mayDamage: somebody restores checkpoints.
+// mayDamage reports whether checkpoints are restored from files that we can damage.
 func (t *trouble) mayDamage() bool {
 	return !t.o.Journal && t.o.Model != "shared" && t.saves != carriedCut
 }
 
-// damage kills a rank, or in a replicated job the group, and cuts its newest
-// checkpoint short before anybody restores: then it goes back to the one before.
+// damage kills a rank, or in a replicated job the group, and damages its newest checkpoint before a
+// process restores it. So the one before it must be restored.
 func (t *trouble) damage(ctx context.Context) bool {
 	v := t.someTrainer()
 	t.kill(ctx, v)
-	t.mu.Lock() // nobody is started meanwhile
+	t.mu.Lock() // no process is started meanwhile
 	defer t.mu.Unlock()
 	rank := v.life.rank
 	if t.o.Model == "replicated" {
@@ -228,8 +228,8 @@ func (t *trouble) damage(ctx context.Context) bool {
 	return true
 }
 
-// end kills the process of a rank, or with -1 those of all, whichever runs now, and waits
-// for its end. t.mu is held.
+// end kills the process of a rank that runs now, or with -1 those of all ranks, and waits until it has
+// ended. t.mu is held.
 func (t *trouble) end(rank int) {
 	for _, s := range t.seats {
 		if rank < 0 || s.rank == rank {
@@ -276,14 +276,15 @@ func (t *trouble) freeze(v target) {
 	})
 }
 
-// ask has a master or an agent end in order.
+// ask asks a master or an agent to end.
 func (t *trouble) ask(v target) {
 	if v.p.Ask() {
 		t.tell("ask %s to end", v.p.Name)
 	}
 }
 
-// pauseDataset pauses one, and lets it go on.
+// pauseDataset pauses a random dataset and waits a little. The dataset stays paused until resumeAll,
+// after all trouble.
 func (t *trouble) pauseDataset(ctx context.Context) {
 	name := t.inputs[t.rnd.IntN(len(t.inputs))].name
 	call, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -295,12 +296,12 @@ func (t *trouble) pauseDataset(ctx context.Context) {
 	t.pause(ctx, 0, t.o.TTL)
 }
 
-// resumeAll: what was paused goes on; what is done too, for it may be paused as
-// well, and stand still when a model goes back to a checkpoint before its end. A
-// dataset that failed is not resumed: that would hide it.
+// resumeAll resumes datasets that are paused or done. A done one may be paused as well: it would stand
+// still if a model went back to a checkpoint before its end. A dataset that failed is not resumed: that
+// would hide the fault.
 func (t *trouble) resumeAll(ctx context.Context) error {
 	if !t.applied(ctx) {
-		return fmt.Errorf("a master without state was told no datasets: %w", ctx.Err())
+		return fmt.Errorf("a master that lost its state has not been told the datasets again: %w", ctx.Err())
 	}
 	for _, in := range t.inputs {
 		d, err := asked(ctx, t.books.api.Describe, &headracev1.DescribeRequest{Name: in.name})

@@ -11,7 +11,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// states answers with a state for each dataset, and notes which are resumed.
+// states gives each dataset a state, and notes which are resumed.
 type states struct {
 	headracev1.DatasetsClient
 	of      map[string]string
@@ -52,8 +52,8 @@ func TestNobodyReadsASlotWhoseBitIsFlipped(t *testing.T) {
 	tr := &trouble{crew: c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tr.flipIn(0) // its process before was killed, and this one is started since
+	tr.flipIn(0) // its next process has been started since the kill
 	if !again.Ended() {
-		t.Error("the process of the rank runs, and may read the slot")
+		t.Error("the rank's process still runs, and may read the slot that was changed")
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/chaos"
 )
 
-// roundKills: several rounds see more kinds of input than a long one.
+// roundKills is small: several short rounds see more kinds of input than one long round.
 const roundKills = 40
 
 // inMemory is the word for the models whose checkpoints can lie in memory.
@@ -40,26 +40,26 @@ func run(ctx context.Context) error {
 	c := &chaos.Campaign{}
 	o := &c.Options
 	model := flag.String("model", "all", "shared, private, replicated, in-memory (replicated and private), or all")
-	source := flag.String("source", chaos.Files, "one of "+chaos.Sources()+" (a broker of its own, which is killed too), or all: files and kafka")
-	live := flag.Bool("live", false, "of a broker: only topics that are written while they are read; --source all has both")
-	draw := flag.String("draw", "", "what every round has, whatever its seed says: "+strings.Join(chaos.Choices(), ", "))
+	source := flag.String("source", chaos.Files, "one of "+chaos.Sources()+" (a broker is started for the run and killed too), or all: files and kafka")
+	live := flag.Bool("live", false, "with a broker: only topics that are written while they are read; --source all has both kinds")
+	draw := flag.String("draw", "", "choices that every round has, whatever its seed says: "+strings.Join(chaos.Choices(), ", "))
 	flag.BoolVar(&o.Journal, "journal", false, "trainers that save no checkpoints: their model is their journal")
-	flag.StringVar(&o.Group, "group", "", "a plain consumer group's script, to see what that loses and repeats: internal/proof/chaos/group.py")
-	flag.IntVar(&o.Prefetch, "prefetch", 0, "batches that the consumer group's trainers read ahead, as data loaders do")
-	flag.Uint64Var(&o.Seed, "seed", 0, "of the first round; 0: HEADRACE_SEED, else any")
-	flag.IntVar(&c.MaxRounds, "rounds", 0, "most rounds; 0: as many as the kills take")
-	flag.IntVar(&c.Total, "kills", 60, "SIGKILLs in all rounds")
-	flag.IntVar(&o.Kills, "round-kills", roundKills, "most of them at random in one round; at named points there are more")
-	flag.IntVar(&c.Parallel, "parallel", 1, "rounds at once")
-	flag.DurationVar(&o.Every, "every", 0, fmt.Sprintf("mean time between two troubles (default 500ms, of a consumer group %v)", chaos.GroupEvery))
-	flag.DurationVar(&o.TTL, "ttl", 2*time.Second, "of sessions")
-	flag.Float64Var(&o.Rate, "rate", 2000, "rows/s of a trainer's stream")
-	flag.IntVar(&o.Records, "records", 0, "in all inputs; 0: as many as the kills take")
-	flag.DurationVar(&o.Patience, "patience", 2*time.Minute, "for the next sign of progress after the last trouble")
+	flag.StringVar(&o.Group, "group", "", "test a plain consumer group instead of Headrace: the path of its script, for example internal/proof/chaos/group.py")
+	flag.IntVar(&o.Prefetch, "prefetch", 0, "with --group: batches that each trainer reads ahead, as data loaders do")
+	flag.Uint64Var(&o.Seed, "seed", 0, "seed of the first round; 0: the value of HEADRACE_SEED, or else a random one")
+	flag.IntVar(&c.MaxRounds, "rounds", 0, "the most rounds to run; 0: as many as --kills needs")
+	flag.IntVar(&c.Total, "kills", 60, "SIGKILLs in all rounds together")
+	flag.IntVar(&o.Kills, "round-kills", roundKills, "the most random kills in one round; kills at named points come on top")
+	flag.IntVar(&c.Parallel, "parallel", 1, "how many rounds run at the same time")
+	flag.DurationVar(&o.Every, "every", 0, fmt.Sprintf("mean time between two troubles (default 500ms, for a consumer group %v)", chaos.GroupEvery))
+	flag.DurationVar(&o.TTL, "ttl", 2*time.Second, "the master's --session-ttl")
+	flag.Float64Var(&o.Rate, "rate", 2000, "rows per second that a trainer's stream reads")
+	flag.IntVar(&o.Records, "records", 0, "records in all inputs together; 0: about as many as are read during the kills")
+	flag.DurationVar(&o.Patience, "patience", 2*time.Minute, "how long after the last trouble a round may make no progress")
 	flag.BoolVar(&o.Keep, "keep", false, "keep the folder of a good run too")
-	flag.BoolVar(&o.Verbose, "verbose", false, "what happens in the rounds, too")
+	flag.BoolVar(&o.Verbose, "verbose", false, "print the events of the rounds too")
 	flag.StringVar(&o.Binary, "binary", "build/headrace", "the program under test")
-	flag.StringVar(&o.Python, "python", ".venv/bin/python", "with the headrace package")
+	flag.StringVar(&o.Python, "python", ".venv/bin/python", "a Python that has the headrace package")
 	flag.Parse()
 	switch {
 	case *source == "all" && *live:
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 		c.Sources, c.Lives = []string{chaos.Files, chaos.Kafka}, []bool{false, true}
 	case *source == chaos.Files && *live:
 		return errors.New("--live needs a broker: files are there before they are read")
-	case *source == chaos.Landing: // what is pushed is read while it comes
+	case *source == chaos.Landing: // pushed records are read while more are pushed
 		c.Sources, c.Lives = []string{*source}, []bool{true}
 	case *source == chaos.Files || slices.Contains(chaos.Queues(), *source):
 		c.Sources, c.Lives = []string{*source}, []bool{*live}
@@ -77,7 +77,7 @@ func run(ctx context.Context) error {
 	}
 	c.Models = chaos.Models
 	switch {
-	case *model == inMemory: // those that can be kept there
+	case *model == inMemory: // the models whose checkpoints can be in memory
 		c.Models = []string{"replicated", "private"}
 	case *model != "all":
 		if !slices.Contains(chaos.Models, *model) {
@@ -114,16 +114,16 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if !sum.Good() {
-		for _, line := range sum.Stood { // last, after the events of the rounds: this is what is read first
+		for _, line := range sum.Stood { // at the end of the output, where the reader looks first
 			fmt.Println(line)
 		}
-		return fmt.Errorf("something was wrong; it is above, with what runs it again:\n%s", strings.Join(sum.Again, "\n"))
+		return fmt.Errorf("something was wrong, see above. These commands repeat the failed rounds:\n%s", strings.Join(sum.Again, "\n"))
 	}
 	return nil
 }
 
-// group runs the same against a consumer group. Its losses and repeats are figures
-// and no failure of the run.
+// group runs the same trouble against a plain consumer group. Records that it loses or repeats are
+// figures; they do not fail the run.
 func group(ctx context.Context, o chaos.Options, rounds int) (err error) {
 	if o.Group, err = filepath.Abs(o.Group); err != nil {
 		return err

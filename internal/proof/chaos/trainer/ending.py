@@ -12,8 +12,8 @@ from .journal import DONE, FENCED, START, write
 
 LEFT, REFUSED, NO_AGENT, FAILED, NO_DATASET, ALONE = 7, 3, 4, 5, 6, 8
 
-leaving = threading.Event()  # the process goes, whatever its other threads are at
-enough = threading.Event()  # SIGUSR1: all of an input without an end is in the models
+leaving = threading.Event()  # the process is about to leave, whatever its other threads do
+enough = threading.Event()  # SIGUSR1: all records of an input without an end are in the models
 
 
 faulthandler.register(signal.SIGUSR2)  # see postmortem.go
@@ -24,14 +24,14 @@ def listen():
 
 
 def failed_beside(error):
-    """An exception of a thread ends the process, unless that is leaving: then its
-    streams are closed under the threads that read them."""
+    """Ends the process after an exception in a thread. If the process is leaving, the exception
+    means nothing: the streams were closed while threads read them."""
     if not leaving.is_set():
         failed(error)
 
 
 def failed(error):
-    """Ends the process as befits an exception."""
+    """Ends the process with the status that belongs to an exception."""
     if isinstance(error, headrace.Fenced):
         end(REFUSED, error)
     if isinstance(error, headrace.DatasetError):
@@ -51,7 +51,7 @@ def end(status, error):
 
 
 def finish():
-    """Leaves the group. DONE is written only if every step was answered."""
+    """Leaves the job. DONE is written only if every step was answered."""
     trainer = headrace.init()
     channels = list(trainer.control._channels.values())
     headrace.shutdown()

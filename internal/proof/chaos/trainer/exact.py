@@ -1,5 +1,5 @@
-"""A bit_exact dataset: each step is one list of batches, the same ones whatever the
-number of workers, and whoever is killed. Their hashes go into the journal."""
+"""A bit_exact dataset: each step is one list of batches. The list does not depend on the number of
+workers, nor on kills. The hashes of the batches go into the journal."""
 
 import hashlib
 import struct
@@ -22,7 +22,7 @@ class ExactInput:
         self.lists = iter(self.steps)
 
     def next(self, step):
-        """This rank's batches of the step. In rounds there may be none before the end."""
+        """This rank's batches of the step. In rounds, none means that the end is reached."""
         batches = None if self.over else next(self.lists, None)
         self.over = batches is None
         found = []
@@ -35,11 +35,11 @@ class ExactInput:
         return found
 
     def judge(self, _found, _places, keys, world, over):
-        """In rounds: all ranks end at the same step, and know how many records it has."""
+        """In rounds: checks that all ranks end at the same step, and that they know its number of records."""
         if over not in (0, world):
-            raise RuntimeError(f"{over} of {world} ranks are at the end of the steps")
+            raise RuntimeError(f"{over} of {world} ranks have reached the end of the steps")
         if not over and keys != self.steps.global_rows:
-            raise RuntimeError(f"a step has {keys} records on all ranks, and global_rows is {self.steps.global_rows}")
+            raise RuntimeError(f"the ranks got {keys} records in a step, and global_rows is {self.steps.global_rows}")
 
     def step(self, step, found):
         self.steps.step(step)

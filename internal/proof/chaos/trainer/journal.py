@@ -1,8 +1,7 @@
-"""What a trainer was told (CHAOS_TRAINER), and what it writes down.
+"""The settings of a trainer (CHAOS_TRAINER), and its journal.
 
-Each entry is one write(2), which outlives the process whatever ends it: so a
-batch with APPLIED is in the model, and one without is not. journal.go describes
-the bytes.
+Each entry is one write(2), which survives any death of the process. So a batch with APPLIED is in
+the model, and a batch without is not. journal.go describes the bytes.
 """
 
 import json
@@ -30,5 +29,5 @@ def write(kind, stream=0, number=0, aux=0, keys=b""):
 
 
 def signed(cut):
-    """A cut's id as an entry's aux."""
+    """The id of a cut, as the aux of an entry."""
     return struct.unpack("<q", struct.pack("<Q", int(cut, 16)))[0]

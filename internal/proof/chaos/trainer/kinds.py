@@ -1,5 +1,5 @@
-"""A private model is in each process, and all its streams feed it. A shared one is in
-a server, which outlives the trainers. A plain trainer's model is its journal."""
+"""A private model is in each process; all streams of the process feed it. A shared model is in a
+server, which outlives the trainers. With --journal the journal is the model."""
 
 import time
 
@@ -35,9 +35,9 @@ def private():
 def shared():
     server = Server(cfg["server"])
     deadline = time.monotonic() + PATIENCE
-    while cfg["rank"] != 0 and server.empty():  # whoever holds leases keeps others from restoring
+    while cfg["rank"] != 0 and server.empty():  # rank 0 restores, and leases of other ranks would be in its way
         if time.monotonic() > deadline:
-            raise RuntimeError(f"nobody has restored the model for {PATIENCE} s")
+            raise RuntimeError(f"rank 0 has not restored the model within {PATIENCE} s")
         time.sleep(0.05)
     trainer = headrace.init()
     saving = Saving(trainer) if trainer.rank == 0 else None
@@ -47,8 +47,8 @@ def shared():
 
 
 def go_back(saving, deadline):
-    """The state of the newest checkpoint, or of the start. The master refuses, or has
-    nothing, while it takes killed trainers for living ones."""
+    """The state of the newest checkpoint, or of the start. While the master still believes that killed
+    trainers live, it refuses to restore, or gives nothing."""
     while True:
         try:
             if not saving.checkpoints():
@@ -64,12 +64,12 @@ def go_back(saving, deadline):
         except headrace.CheckpointError as error:
             problem = error
         if time.monotonic() > deadline:
-            raise RuntimeError(f"there are checkpoints, and restoring gives, after {PATIENCE} s: {problem}")
+            raise RuntimeError(f"there are checkpoints, and restoring has not worked for {PATIENCE} s: {problem}")
         time.sleep(0.2)
 
 
 def plain():
-    # Nothing of it is saved: a new process starts over.
+    # It saves nothing, so a new process starts over.
     trainer = headrace.init(resume=None if cfg["model"] == "shared" else "start")
     write(RESTORED)
     Reader(trainer, lambda stream, number, *_: write(APPLIED, stream, number), counts=cfg["model"] == "replicated").run()

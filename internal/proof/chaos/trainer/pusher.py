@@ -82,7 +82,7 @@ class Pushing:
             try:
                 return headrace.Pusher(self.dataset)
             except headrace.DatasetError:
-                time.sleep(0.05)  # the master was told no datasets yet
+                time.sleep(0.05)  # the master has not been told the datasets yet
 
 
 if __name__ == "__main__":

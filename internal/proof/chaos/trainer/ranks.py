@@ -1,5 +1,5 @@
-"""A replicated model: the ranks add up what each step brings (a star of sockets), and
-whoever has no batch takes part with none."""
+"""A replicated model: at each step the ranks add up their batches, over a star of sockets. A rank
+without a batch takes part with an empty one."""
 
 import contextlib
 import queue
@@ -38,7 +38,7 @@ class Group:
         self.root = rank == 0
 
     def reduce(self, numbers, keys):
-        """The sums of all ranks' numbers, on all of them, and all ranks' keys."""
+        """Adds the numbers of all ranks, and joins their keys. Every rank gets both."""
         if not self.root:
             send(self.peers[0], numbers, keys)
             return receive(self.peers[0], numbers)
@@ -63,7 +63,7 @@ def receive(peer, like):
 
 
 class Input:
-    """Batches of all streams as they come, without waiting for any."""
+    """Batches of all streams, as they come. It waits for no stream."""
 
     def __init__(self):
         self.ready = queue.Queue(maxsize=2)
@@ -88,7 +88,7 @@ class Input:
         return self.open == 0 and self.kept is None or enough.is_set()
 
     def next(self, _step):
-        """Up to three batches of one stream; none, if there are none now."""
+        """Up to three batches of one stream. It is empty if there is none now."""
         found = []
         while not self.over and len(found) < (3 if rnd.random() < 0.2 else 1):
             try:
@@ -111,7 +111,7 @@ class Input:
         return s.stats().durable if found else 0
 
     def close(self):
-        leaving.set()  # whoever still reads hears that it is closed
+        leaving.set()  # threads that still read see an error, which failed_beside ignores
         for s in self.streams:
             s.close()
 
@@ -141,7 +141,7 @@ def replicated():
         if not found and len(keys) == 0:
             if total[-2] == trainer.world_size:
                 break
-            continue  # nobody has anything now: not a step
+            continue  # no rank has a batch now: this is not a step
         step += 1
         model.sums += total[:-3]
         model.count(keys)
@@ -168,14 +168,14 @@ def place(found):
 
 
 def unsaved(group, saving):
-    """The model of some rank is not on storage: then all save, or none."""
+    """Whether the model of some rank is not on storage. All ranks get the same answer, so all save or none."""
     total, _ = group.reduce(np.array([saving.unsaved()], np.uint64), np.zeros(0, np.int64))
     return total[0] > 0
 
 
 def reduced(group, found, over, save):
-    """What all ranks have: their sums, their places, how many are over, whether to save;
-    and the keys."""
+    """Over all ranks: the sums; then the sum of their places, how many ranks are over, and whether to
+    save. And the keys of all records."""
     mine, keys = np.zeros(2 * len(cfg["sizes"]) + 3, np.uint64), np.zeros(0, np.int64)
     part = Model()
     for _, _, _, k, checks, slot in found:

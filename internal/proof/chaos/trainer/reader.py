@@ -32,10 +32,10 @@ class Reader:
 
     def __init__(self, trainer, push, saving=None, state=None, counts=False):
         self.trainer, self.push, self.saving, self.state = trainer, push, saving, state
-        self.lock = threading.Lock()  # a model and its step are one; over all streams of a rank steps grow
+        self.lock = threading.Lock()  # the model and its step change together, and steps grow over all streams of a rank
         self.streams = 0
-        self.steps = 0 if counts else None  # where the library does not count them
-        self.last = None  # a stream
+        self.steps = 0 if counts else None  # only where the library does not count steps itself
+        self.last = None  # the stream that stepped last
 
     def run(self):
         threads = [threading.Thread(target=self.read, args=(slot,)) for slot in cfg["slots"]]
@@ -63,14 +63,14 @@ class Reader:
                 except headrace.HeadraceError as error:
                     if not enough.is_set() or isinstance(error, headrace.Fenced):
                         raise
-                    over = True  # it was closed
+                    over = True  # close_when_enough closed it
             if over:
                 return
             if cfg["leaves"] and rnd.random() < 0.2:
                 self.leave()
 
     def read_stream(self, slot, s, stream, left):
-        """Whether the end of data was seen."""
+        """Whether it has seen the end of data."""
         last, auto = 0, slot["ack"] == "auto"
         for b in s:
             if auto and last:
@@ -82,12 +82,12 @@ class Reader:
             left -= 1
             if left == 0:
                 write(CLOSED, stream)
-                return False  # this batch was yielded in vain
+                return False  # this batch is never applied
             if auto:
                 self.push(stream, b.number, keys, checks)
             else:
                 self.take(s, stream, b.number, keys, checks)
-        if auto and last:  # the end said so, as a next batch would
+        if auto and last:  # with ack="auto" the end of data steps the last batch, as the next batch would
             write(STEPPED, stream, last, s.stats().durable)
         write(ENDED, stream)
         return True

@@ -1,6 +1,6 @@
-"""Rounds: either all ranks get a batch, or none does. All take them from the same stream, so
-a rank never asks another one whether it has one. The journals of all ranks are compared
-(rounds.go); what one rank can see is judged here."""
+"""Rounds: either all ranks get a batch, or none does. At each step all ranks take a batch of the same
+stream, so no rank has to ask whether the others have one. rounds.go compares the journals of all
+ranks; this file checks what one rank can see."""
 
 import threading
 
@@ -11,14 +11,14 @@ from .journal import ENDED, cfg, write
 from .reader import open_stream, yielded
 from .sums import content
 
-PATIENCE = 60  # seconds, for the word that all of an input without an end is in
+PATIENCE = 60  # seconds, for the signal that all records of an input without an end are in
 
 
 class RoundInput:
     def __init__(self):
         self.streams = [open_stream(slot, rounds=True) for slot in cfg["slots"]]
         self.alive = list(zip(cfg["slots"], self.streams, range(1, len(self.streams) + 1)))
-        self.rows = 0  # of the round at hand, on all ranks, as the library says
+        self.rows = 0  # rows of the current round on all ranks, as the library says
 
     def start(self):
         threading.Thread(target=self.close_when_enough, daemon=True).start()
@@ -28,8 +28,8 @@ class RoundInput:
         return not self.alive
 
     def next(self, step):
-        """This rank's batch of a round, perhaps without a row; none at the end. At the same
-        step all ranks take one of the same stream."""
+        """This rank's batch of the next round, which may have no rows; none at the end. At the same step all
+        ranks take a batch of the same stream."""
         while self.alive:
             one = self.alive[step % len(self.alive)]
             slot, s, stream = one
@@ -47,26 +47,26 @@ class RoundInput:
             keys, checks = content(b, slot)
             yielded(stream, b.number, keys, checks)
             if slot["tail"] == "drop" and len(keys) != slot["rows"]:
-                raise RuntimeError(f"round {b.number} has {len(keys)} rows here, and {slot['rows']} were asked for")
+                raise RuntimeError(f"tail is drop, and round {b.number} has {len(keys)} rows here, not {slot['rows']}")
             self.rows = b.global_rows
             return [(s, stream, b.number, keys, checks, slot)]
         return []
 
     def is_enough(self, error):
-        """The input has no end, and all of it is in the models: some rank has closed its
-        stream for that."""
+        """Whether the error only means that all records of an input without an end are in the models: then
+        some rank has closed its stream."""
         return enough.is_set() or "closed its stream" in str(error) and enough.wait(PATIENCE)
 
     def judge(self, found, places, keys, world, over):
-        """places: the sum of the places of all ranks; keys: how many records they have;
-        over: how many are at the end."""
+        """places: the sum of place() over all ranks; keys: the number of records on all ranks; over: how
+        many ranks have reached the end."""
         if over not in (0, world):
-            raise RuntimeError(f"{over} of {world} ranks are at the end of the rounds")
+            raise RuntimeError(f"{over} of {world} ranks have reached the end of the rounds")
         mine = found[-1][1] << 32 | found[-1][2] if found else 0
         if places != mine * world:
-            raise RuntimeError(f"this rank is at {mine:#x}, and all {world} ranks together at {places:#x}")
+            raise RuntimeError(f"this rank is at {mine:#x}; {world} ranks at the same place add up to another sum than {places:#x}")
         if found and keys != self.rows:
-            raise RuntimeError(f"round {mine:#x} has {keys} records on all ranks, and global_rows is {self.rows}")
+            raise RuntimeError(f"the ranks got {keys} records in round {mine:#x}, and global_rows is {self.rows}")
 
     def step(self, step, found):
         s = found[0][0]

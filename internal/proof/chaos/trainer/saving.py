@@ -1,9 +1,9 @@
-"""Checkpoints, by each of the ways that there are. What became of them is written
-into the journal: SAVED when a checkpoint counts, BOUND when it is this rank's model.
+"""Checkpoints, saved in each of the possible ways. The journal says what became of them: SAVED when a
+checkpoint counts, BOUND when it is this rank's model.
 
-    save      Checkpointer.save; with memory too, where the run has that
+    save      Checkpointer.save; in memory too, if the run has that
     bind      Checkpointer.cut, a file that we write, Checkpointer.bind
-    carried   Stream.state_dict in a file of ours; no manifest
+    carried   Stream.state_dict in a file of ours, without a manifest
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from .journal import BOUND, FAILED_SAVE, HELD, RESTORED, SAVED, cfg, rnd, signed
 from .sums import from_bytes, to_bytes
 from .traps import reached
 
-PATIENCE = 60  # seconds, for the last save: whoever answers it may be killed again and again
+PATIENCE = 60  # seconds, for the last save: a process that it needs may be killed again and again
 
-SOURCES = ("storage", "memory", "peer")  # of what was restored
+SOURCES = ("storage", "memory", "peer")  # where a restored checkpoint came from
 
 
 class Checkpointer(headrace.Checkpointer):
-    binding = None  # the cut of a bind() under way
-    captured = 0  # when the state was copied that is being saved
-    pinned = None  # what is being written from memory to storage
+    binding = None  # the cut of the bind() that is under way
+    captured = 0  # when the state of the current save was copied
+    pinned = None  # the slot that is being written to storage
 
     def _reached(self, point):
         if point == "captured":
@@ -45,7 +45,7 @@ class Checkpointer(headrace.Checkpointer):
 
     def _persist(self, pinned):
         self.pinned = pinned
-        # Somewhere inside it: the agent writes while we wait.
+        # At a random moment of it: the agent writes while we wait.
         threading.Timer(rnd.random() * 0.03, reached, ("persist",)).start()
         try:
             return super()._persist(pinned)
@@ -56,8 +56,8 @@ class Checkpointer(headrace.Checkpointer):
         return rnd.random() < 0.8 and super()._by_agent(pinned, deadline)
 
     def archive(self, step, cut):
-        """Links the checkpoint to where retention does not find it: the harness looks
-        now and then only."""
+        """Links the checkpoint into the archive, where retention does not find it. The harness looks only
+        from time to time, and might miss it."""
         name = _manifest.folder_name(step, self._trainer.rank if self._trainer.model == "private" else None, cut)
         folder = os.path.join(cfg["archive"], name)
         os.makedirs(folder, exist_ok=True)
@@ -82,18 +82,18 @@ class Saving:
             timeout=cfg["save_timeout"],
             memory=cfg["memory"],
         )
-        self.writes = trainer.model != "replicated" or trainer.rank == 0  # files of its own
+        self.writes = trainer.model != "replicated" or trainer.rank == 0  # whether this rank writes files of its own
         self.ways = {"save": self._save, "bind": self._bind, "carried": self._carry}
         self.next = time.monotonic() + cfg["save_every"] * rnd.random()
-        self.new = False  # the model is not on storage: it was stepped since, or lies in memory only
-        self.going = None  # the newest save to storage that nobody has waited for
+        self.new = False  # the model is not on storage: it has stepped since the last save, or is in memory only
+        self.going = None  # the newest save to storage that was not waited for
 
     def due(self):
         return time.monotonic() >= self.next
 
     def save(self, step, state, stream, wait=False):
-        """Saves what state() gives. The model stands still meanwhile, but for a
-        shared one. Gives whether it is in memory only, or nowhere."""
+        """Saves what state() gives. Meanwhile the model does not change, except a shared one. Returns whether
+        the model is still not on storage."""
         self.next = time.monotonic() + cfg["save_every"] * (0.5 + rnd.random())
         attempt, until = 0, time.monotonic() + PATIENCE
         while True:
@@ -107,7 +107,7 @@ class Saving:
             if not wait:
                 return True
             if self.trainer.control.fault is not None:
-                raise self.trainer.control.fault  # its agent is gone: its next process tries
+                raise self.trainer.control.fault  # its agent is gone; its next process tries again
             if time.monotonic() > until:
                 raise RuntimeError(f"the last save has failed for {PATIENCE} s")
             attempt += 1
@@ -124,8 +124,8 @@ class Saving:
         return not storage
 
     def unsaved(self):
-        """The model is not on storage. Waits for the save to storage that is under way:
-        it may fail."""
+        """Whether the model is not on storage. It waits for a save to storage that is under way, because that
+        may fail."""
         if self.going is not None and not self.new:
             try:
                 self.going.wait()
@@ -139,7 +139,7 @@ class Saving:
 
     def _bind(self, step, state, stream, wait):
         if not self.writes and rnd.random() < 0.5:
-            return  # on every rank, or on one
+            return  # a replicated job calls cut() on every rank, or on one
         taken = None if self.trainer.model == "shared" else to_bytes(state())
         reached("captured")
         cut = self.ck.cut(step)
@@ -148,7 +148,7 @@ class Saving:
             return
         path = os.path.join(cfg["checkpoints"], f"own-rank-{self.trainer.rank}-step-{step}-{cut.id}.model")
         os.makedirs(cfg["checkpoints"], exist_ok=True)
-        with open(path, "wb") as file:  # bind() syncs it
+        with open(path, "wb") as file:  # bind() syncs the file
             file.write(taken or to_bytes(state()))
         reached("files")
         self.ck.binding = cut
@@ -179,7 +179,7 @@ class Saving:
         reached("renamed")
 
     def _folder(self):
-        """Where this rank's model is, in files that are numbered."""
+        """The folder with the numbered files of this rank's model."""
         rank = self.trainer.rank if self.trainer.model == "private" else 0
         folder = os.path.join(cfg["carried"], f"rank-{rank}")
         os.makedirs(folder, exist_ok=True)
@@ -191,7 +191,7 @@ class Saving:
     # Restoring.
 
     def restore(self, stream):
-        """The step and the state to go on from; None: the start."""
+        """The step, the state and the cut's id to go on from. None: the start."""
         from_ = b""
         if cfg["saves"] == "carried":
             found = self._load(stream)
@@ -200,12 +200,12 @@ class Saving:
             found = None
             if restored is not None:
                 state = restored.state
-                if state is None:  # we have written it
+                if state is None:  # a file of our own, which bind() bound
                     with open(restored.path, "rb") as file:
                         state, _ = from_bytes(file.read())
                 if restored.source != "storage":
                     self.new = True
-                    state = {name: array.copy() for name, array in state.items()}  # the slot is not pinned any more
+                    state = {name: array.copy() for name, array in state.items()}  # the slot may be overwritten now
                     self._tell(restored, state)
                 found = restored.step, state, restored.cut.id
                 if cfg["memory"]:
@@ -216,7 +216,7 @@ class Saving:
         return found
 
     def _tell(self, restored, state):
-        """Writes down what came from memory: the harness compares it with its cut."""
+        """Writes down a state that came from memory: the harness compares it with its cut."""
         path = os.path.join(cfg["restored"], f"{restored.cut.id}-rank-{self.trainer.rank}-{cfg['life']}")
         with open(path + ".new", "wb") as file:
             file.write(to_bytes(state, json.dumps(restored.cut.body)))
@@ -225,7 +225,7 @@ class Saving:
     def _load(self, stream):
         all_of_it = self._carried()
         if not all_of_it:
-            self.ck.restore("start")  # a cut of ours may be kept whose file was never there
+            self.ck.restore("start")  # the master may keep a cut whose file was never written
             return None
         with open(os.path.join(self._folder(), f"{max(all_of_it):08d}.model"), "rb") as file:
             state, text = from_bytes(file.read())
@@ -235,10 +235,10 @@ class Saving:
         return cut["step"], state, cut["id"]
 
     def checkpoints(self):
-        """There are some to go back to."""
+        """Whether there is a checkpoint to go back to."""
         if cfg["saves"] == "carried":
             return bool(self._carried())
         try:
             return any(n.endswith("headrace-manifest.json") for _, _, names in os.walk(cfg["checkpoints"]) for n in names)
-        except FileNotFoundError:  # one was removed just now
+        except FileNotFoundError:  # retention has just removed a folder
             return True

@@ -1,4 +1,4 @@
-"""The server of a shared model, and a trainer's way to it."""
+"""The server of a shared model, and its client in a trainer."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from .sums import Model, from_bytes, to_bytes
 
 
 class Server:
-    """A trainer's way to the server."""
+    """The client of the server."""
 
     def __init__(self, port):
         self.peer = reach(port)
@@ -33,7 +33,7 @@ class Server:
         self._ask(struct.pack("<cHHqI", b"l", 0, 0, 0, len(data)) + data)
 
     def empty(self):
-        """It has lost its model and was given none yet."""
+        """Whether the server lost its model and was not given one since."""
         return self._ask(struct.pack("<cHHqI", b"e", 0, 0, 0, 0)) == b"y"
 
     def _ask(self, question):
@@ -44,7 +44,7 @@ class Server:
 
 
 def serve():
-    """Adds up what it is given, and writes that into its trainer's journal."""
+    """Adds up the batches that trainers send, and writes APPLIED into the journal of the sender."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     life = Life()
     with socket.create_server(("127.0.0.1", cfg["server"])) as listener:

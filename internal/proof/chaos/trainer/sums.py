@@ -1,6 +1,6 @@
-"""The model: for each dataset the sum of a hash of each record (identity with pass,
-payload) mod 2^64 and a count; beside it how often each record was seen, so that a
-wrong sum has a name. model.go computes the same from the generator."""
+"""The model: for each dataset the sum of its records' hashes (of key and payload) mod 2^64, and their
+number. It also counts how often it has seen each record, so that a wrong sum can be traced to a
+record. model.go computes the same from the generator."""
 
 import json
 import struct
@@ -32,7 +32,7 @@ class Model:
         self.count(keys)
 
     def count(self, keys):
-        """Only how often each was seen, of any datasets."""
+        """Only counts how often each record was seen, of any dataset."""
         datasets = keys >> 56
         sizes = np.array([records for records, _ in cfg["sizes"]])
         place = (keys & ((1 << 40) - 1)) + (keys >> 40 & 0xFFFF) * sizes[datasets] + self.bases[datasets]
@@ -47,13 +47,13 @@ def record_hash(keys, checks):
 
 
 def mix(ids):
-    """The check that each record carries beside its id."""
+    """The check value that each record carries beside its id."""
     z = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return ((z ^ (z >> np.uint64(29))) >> np.uint64(1)).astype(np.int64)
 
 
 def content(batch, slot):
-    """The records' keys and their payload."""
+    """The keys and the payload of a batch's records."""
     if slot["lines"]:
         pairs = [row.split(b";") for row in batch["value"]]
         ids, checks = (np.array([int(p[k]) for p in pairs], np.int64) for k in (0, 1))
@@ -63,7 +63,7 @@ def content(batch, slot):
     return ids | passes << 40 | np.int64(slot["number"]) << 56, checks
 
 
-# A file of our own, as a framework has one: safetensors, with a text of its own in it.
+# A checkpoint file of our own, as frameworks have one: safetensors, with a text in its metadata.
 
 
 def to_bytes(state, text=""):

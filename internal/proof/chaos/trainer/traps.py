@@ -29,7 +29,7 @@ def reached(point):
 
 
 def lull_is_over():
-    """lull.go has left the number of this process's agent: it dies before this batch is stepped."""
+    """lull.go wrote down the pid of this process's agent: kill it before this batch is stepped."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(Path(cfg["lull"]).read_text())
         os.unlink(cfg["lull"])
@@ -37,11 +37,11 @@ def lull_is_over():
 
 
 def kill(victim):
-    """Kills a process of this run by the number that the harness wrote down."""
+    """Kills a process of this run by the pid that the harness wrote down."""
     try:
         pid = int((Path(cfg["pids"]) / victim).read_text())
         if cfg["mark"].encode() not in Path(f"/proc/{pid}/environ").read_bytes():
-            return False  # its number is somebody else's now
+            return False  # the pid belongs to another process now
         os.kill(pid, signal.SIGKILL)
     except (OSError, ValueError):
         return False
