@@ -1,7 +1,6 @@
-// Package child starts processes that a tool watches and kills: the demo's and the
-// chaos test's. Each leads a group of its own, ends with us whatever happens to us
-// (parent death signal), and has a file for its output. It never starts one again:
-// that is for who knows why it ended.
+// Package child starts processes that a tool watches and kills, for the demo and the chaos test. Each
+// process leads a group of its own and writes its output to a file. On Linux the kernel ends it when
+// this process dies. The package never starts a process again: only its caller knows why it ended.
 package child
 
 import (
@@ -19,23 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is one that was started.
+// Process is a process that was started.
 type Process struct {
 	Name string
-	Log  string // file of its output, which those of this name before it wrote to as well
-	From int64  // where in Log its own output begins
+	Log  string // file of its output; earlier processes of the same name wrote to it as well
+	From int64  // its own output begins at this offset of Log
 	Cmd  *exec.Cmd
 
-	Done chan struct{} // closed when it has ended and the rest is set
+	Done chan struct{} // closed when the process has ended and Err and At are set
 	Err  error
-	At   int64 // when it ended, by Monotonic; of one that we killed, when its SIGKILL had been sent
+	At   int64 // time of its end, by Monotonic; if we killed it, the time at which SIGKILL had been sent
 
-	killed atomic.Int64 // when that was; 0: we have not
-	asked  atomic.Bool  // to end, with SIGTERM
+	killed atomic.Int64 // time of our SIGKILL; 0: we sent none
+	asked  atomic.Bool  // we sent SIGTERM
 }
 
-// Start runs argv in dir, where no settings file of the user's lies. env is added to
-// Environment.
+// Start runs argv in dir, which must not hold a settings file of the user. env is added to Environment.
 func Start(dir, name string, env []string, argv ...string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), Done: make(chan struct{})}
 	out, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -53,10 +51,10 @@ func Start(dir, name string, env []string, argv ...string) (*Process, error) {
 	if err := p.Cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	go func() { // ends with the process
+	go func() { // ends when the process does
 		p.Err = p.Cmd.Wait()
 		p.At = Monotonic()
-		if at := p.killed.Load(); at != 0 { // on a busy machine we hear of its end later than others do
+		if at := p.killed.Load(); at != 0 { // on a busy machine this goroutine may learn of the end later than others do
 			p.At = min(p.At, at)
 		}
 		close(p.Done)
@@ -64,8 +62,7 @@ func Start(dir, name string, env []string, argv ...string) (*Process, error) {
 	return p, nil
 }
 
-// Environment is ours without settings (a job of the user's is not this one's), and
-// with more.
+// Environment is our environment without HEADRACE settings, which belong to a job of the user, plus more.
 func Environment(more ...string) []string {
 	ours := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HEADRACE_") })
 	return append(ours, more...)
@@ -73,24 +70,24 @@ func Environment(more ...string) []string {
 
 func (p *Process) Pid() int { return p.Cmd.Process.Pid }
 
-// Signal sends one; a process that has ended does not mind.
+// Signal sends a signal. It does nothing if the process has ended.
 func (p *Process) Signal(s syscall.Signal) {
 	if err := p.Cmd.Process.Signal(s); err == nil && s == syscall.SIGKILL {
 		p.killed.CompareAndSwap(0, Monotonic())
 	}
 }
 
-// Kill sends SIGKILL, waits for the end, and returns the moment of the signal.
+// Kill sends SIGKILL, waits for the end, and returns the time of the signal.
 func (p *Process) Kill() (at int64, err error) {
 	at = Monotonic()
 	if err = p.Cmd.Process.Kill(); errors.Is(err, os.ErrProcessDone) {
-		err = nil // it was a moment faster
+		err = nil // it had already ended
 	}
 	<-p.Done
 	return at, err
 }
 
-// Ended says whether it has.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.Done:
@@ -100,7 +97,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Status is the exit status of a process that has ended, or -1 with how it was ended.
+// Status is the exit status of a process that has ended by itself, or -1, and in words how it ended.
 func (p *Process) Status() (int, string) {
 	if p.Err == nil {
 		return 0, "exit status 0"
@@ -108,8 +105,8 @@ func (p *Process) Status() (int, string) {
 	return p.Cmd.ProcessState.ExitCode(), p.Err.Error()
 }
 
-// Ask sends SIGTERM, once: a second one means "at once, in no order", and a busy
-// machine may need long for an orderly end. False: it was asked before.
+// Ask sends SIGTERM, but only once: a second SIGTERM tells a process to stop at once, without an orderly
+// end, and on a busy machine the orderly end may take long. False: it was asked before.
 func (p *Process) Ask() bool {
 	if !p.asked.CompareAndSwap(false, true) {
 		return false
@@ -118,7 +115,7 @@ func (p *Process) Ask() bool {
 	return true
 }
 
-// Stop asks it to end and kills it after grace; false: it had to.
+// Stop asks the process to end, and kills it after grace. False: it had to be killed.
 func (p *Process) Stop(grace time.Duration) bool {
 	p.Signal(syscall.SIGCONT)
 	p.Ask()
@@ -134,7 +131,7 @@ func (p *Process) Stop(grace time.Duration) bool {
 	}
 }
 
-// Monotonic is CLOCK_MONOTONIC in ns: what Python's time.monotonic_ns() is too.
+// Monotonic is CLOCK_MONOTONIC in ns, the clock of Python's time.monotonic_ns().
 func Monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -38,18 +38,18 @@ func TestWhoDoesNotListenIsKilled(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it says nothing")
+			t.Fatal("the process has printed nothing")
 		}
 	}
 	if deaf.Stop(10*time.Millisecond) || deaf.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("it ended with %v", deaf.Err)
+		t.Errorf("the process ignores SIGTERM and was stopped: it ended with %v, want SIGKILL", deaf.Err)
 	}
 	if !run(t, "good", "exec sleep 60").Stop(2 * time.Minute) {
-		t.Error("who listens had to be killed")
+		t.Error("a process that ends on SIGTERM had to be killed")
 	}
 }
 
-// Others may hear of its end, and go on, before we do.
+// Other processes may see its end, and go on, before we do.
 func TestWhomWeKillHasEndedThen(t *testing.T) {
 	for range 20 {
 		p := run(t, "killed", "exec sleep 100000")
@@ -57,7 +57,7 @@ func TestWhomWeKillHasEndedThen(t *testing.T) {
 		then := Monotonic()
 		<-p.Done
 		if p.At > then {
-			t.Errorf("it ended %v behind its SIGKILL", time.Duration(p.At-then))
+			t.Errorf("At is %v after the SIGKILL was sent, want a time before", time.Duration(p.At-then))
 		}
 	}
 }
@@ -89,17 +89,17 @@ func TestNobodyIsAskedTwice(t *testing.T) {
 	}
 	said("ready")
 	if !p.Ask() {
-		t.Error("the first time")
+		t.Error("the first Ask is refused")
 	}
 	said("again")
 	if p.Ask() {
-		t.Error("the second time")
+		t.Error("the second Ask is allowed")
 	}
 	if err := os.WriteFile(fifo, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if !p.Stop(2 * time.Minute) {
-		t.Error("it had to be killed")
+		t.Error("the process had to be killed, want an orderly end")
 	}
 	if status, how := p.Status(); status != 0 {
 		t.Error(how)

@@ -2,7 +2,7 @@ package child
 
 import "syscall"
 
-// ownGroup: the process has a group of its own, and the kernel ends it at our death.
+// ownGroup gives the process a group of its own, and makes the kernel end it when we die.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// ownGroup: only Linux can end a process at our death.
+// ownGroup gives the process a group of its own. Only Linux can end it when we die.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -17,7 +17,7 @@ func TestAGoroutineThatStaysIsFoundAndOneThatEndsIsNot(t *testing.T) {
 		<-end
 	}()
 	if err := find(0, stuckLooks, before); err == nil {
-		t.Error("a goroutine that waits is not found")
+		t.Error("a goroutine that never ends is not found")
 	}
 	close(end)
 	<-ended
@@ -41,7 +41,7 @@ func TestGoroutinesThatWaitForEachOtherOrForATimerAreFoundSoon(t *testing.T) {
 		wg.Wait()
 	}()
 	if err := find(time.Hour, 2, before); err == nil {
-		t.Error("they are not found")
+		t.Error("goroutines that wait for each other or for a timer are not found")
 	}
 	close(end)
 	None(t, before...)
@@ -63,10 +63,10 @@ func TestAGoroutineThatWaitsForTheOutsideIsNotStuck(t *testing.T) {
 	go func() { <-came }()
 	err = find(0, stuckLooks, before)
 	if err == nil {
-		t.Fatal("it is not found")
+		t.Fatal("the goroutine that reads from a pipe is not found")
 	}
 	if all := stuck(err); all != nil {
-		t.Errorf("%v are stuck, says it, of %v", all, err)
+		t.Errorf("a goroutine that waits for a pipe counts as stuck: %v of %v", all, err)
 	}
 	_ = out.Close()
 	None(t, before...)

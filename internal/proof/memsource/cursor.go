@@ -10,8 +10,8 @@ import (
 
 const perBatch = 10 // records
 
-// cursor reads one range. Of a segment that grows it waits at head, and so it does
-// where the segment was sealed before the range ends: its lease is cut short there.
+// cursor reads one range. At the head of a growing segment it waits. It also waits if the segment was
+// sealed before the range ends: the lease will be cut short there.
 type cursor struct {
 	s      *Source
 	r      sources.Range
@@ -50,15 +50,15 @@ func (c *cursor) Next(ctx context.Context, b *sources.Batch) error {
 	}
 }
 
-// fill takes what is there, and says where the segment ends and what closes when that
-// changes.
+// fill reads the records that are there. It gives the end of the segment, and a channel that is closed
+// with the next change of the log.
 func (c *cursor) fill(ctx context.Context, b *sources.Batch) (head int64, changed <-chan struct{}, err error) {
 	b.Reset()
 	err = c.s.with(ctx, func() error {
 		g := c.s.log.find(c.r.Partition).segment(c.r.Segment)
 		head, changed = g.end(), c.s.log.changed
 		if g.trimmed && c.at < c.r.End {
-			return &sources.Truncated{Name: fmt.Sprintf("%s segment %d", c.r.Partition, c.r.Segment), Err: fmt.Errorf("it was trimmed"),
+			return &sources.Truncated{Name: fmt.Sprintf("%s segment %d", c.r.Partition, c.r.Segment), Err: fmt.Errorf("the segment was trimmed"),
 				Lost: sources.Range{Partition: c.r.Partition, Segment: c.r.Segment, Start: c.at, End: min(c.r.End, g.end())}}
 		}
 		stop := min(c.r.End, head)
@@ -70,7 +70,7 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) (head int64, change
 			c.at = next
 		}
 		if len(b.Recs) == 0 {
-			c.at = max(c.at, stop) // holes
+			c.at = max(c.at, stop) // there are only holes up to stop
 		}
 		b.End = c.at
 		return nil

@@ -1,6 +1,6 @@
-// Package memsource is a live source in memory, for tests: a log whose segments roll
-// over, grow, are sealed and are trimmed. It shows that a source of that kind (Pulsar's
-// ledgers, chunks of a landing) needs nothing outside its own folder.
+// Package memsource is a live source in memory, for tests: a log whose segments grow, roll over, are
+// sealed and are trimmed. It shows that such a source (with segments like Pulsar's ledgers or the
+// chunks of a landing) needs no code outside its own folder.
 //
-// Offsets are packed as Pulsar's are: two numbers in one, with holes between records.
+// As in Pulsar, an offset packs two numbers, and there are holes between the offsets of records.
 package memsource

@@ -7,18 +7,18 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Stride is how many offsets a record takes: the packed one and holes.
+// Stride is how many offsets a record takes: its own, and the holes up to the next record.
 const Stride = 4
 
-// Log is partitions of segments of records.
+// Log has partitions; a partition has segments; a segment has records.
 type Log struct {
 	name    string
 	numbers Numbers
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	parts   []*part
-	changed chan struct{} // closed and made anew with each change
-	down    error         // told by everything that asks
+	changed chan struct{} // closed at each change, and replaced by a new channel
+	down    error         // every request to the log gets this error; nil: none
 	kept    map[sources.PartitionID]sources.Position
 	told    map[sources.PartitionID]sources.Position
 	begun   map[sources.PartitionID]bool
@@ -26,7 +26,7 @@ type Log struct {
 
 type part struct {
 	id   sources.PartitionID
-	segs []*segment // as a broker numbers them: in order, with gaps
+	segs []*segment // in order; their numbers have gaps, as a broker's have
 	next int64
 	step int64
 }
@@ -48,7 +48,7 @@ var (
 // Numbers says how a log numbers the segments of each partition, as a broker does: with gaps.
 type Numbers struct{ First, Step int64 }
 
-// NewLog makes a log that specs name. It lives as long as the process.
+// NewLog makes a log that a spec can name. It lives as long as this process.
 func NewLog(name string, partitions int) *Log {
 	l := New(name, partitions, Numbers{First: 5, Step: 3})
 	logsMu.Lock()
@@ -81,7 +81,7 @@ func (l *Log) change(do func()) {
 	l.changed = make(chan struct{})
 }
 
-// AddPartition adds one with an open segment.
+// AddPartition adds a partition with an open segment.
 func (l *Log) AddPartition() (id sources.PartitionID) {
 	l.change(func() {
 		id = sources.PartitionID("memory:" + l.name + "/" + string(rune('a'+len(l.parts))))
@@ -115,8 +115,8 @@ func (p *part) roll() {
 	p.open()
 }
 
-// Trim deletes the oldest sealed segments of a partition, except the newest keep, as far
-// as they are not to be kept. It says how many records are gone.
+// Trim deletes the oldest sealed segments of a partition. It leaves the newest `keep` segments, and
+// those that Retain asked to keep. It gives the number of deleted records.
 func (l *Log) Trim(partition, keep int) (records int) {
 	l.change(func() {
 		p := l.parts[partition]
@@ -132,10 +132,10 @@ func (l *Log) Trim(partition, keep int) (records int) {
 	return records
 }
 
-// Fail has everything that asks the log fail with err from now on; nil ends it.
+// Fail makes every request to the log fail with err from now on; nil ends that.
 func (l *Log) Fail(err error) { l.change(func() { l.down = err }) }
 
-// Segments counts a partition's segments that are there, and those that were trimmed.
+// Segments counts the segments of a partition that are there, and those that were trimmed.
 func (l *Log) Segments(partition int) (there, trimmed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *Log) Segments(partition int) (there, trimmed int) {
 	return there, trimmed
 }
 
-// Committed and Kept are what the log was told; ok: it was.
+// Committed and Kept are the marks that the log was last given. ok: it was given one.
 func (l *Log) Committed(p sources.PartitionID) (at sources.Position, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *Log) Kept(p sources.PartitionID) (at sources.Position, ok bool) {
 	return at, ok
 }
 
-// Begun says whether a partition is kept from where reading begins.
+// Begun reports whether Begin was called for a partition: it is then kept from the beginning.
 func (l *Log) Begun(p sources.PartitionID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *part) segment(id int64) *segment {
 	return p.segs[i]
 }
 
-// Lose deletes the first n segments that are there, whoever needs them.
+// Lose deletes the first n segments that are there, even if they are to be kept.
 func (l *Log) Lose(partition, n int) {
 	l.change(func() {
 		for _, s := range l.parts[partition].segs {

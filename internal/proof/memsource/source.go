@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Source is a log, opened once.
+// Source is one opening of a log.
 type Source struct {
 	log   *Log
 	live  bool
@@ -64,7 +64,7 @@ func (s *Source) Partitions(ctx context.Context) (all []sources.PartitionID, err
 	return all, err
 }
 
-// Bounds of bounded input are what is there now: its last segment is sealed.
+// Bounds: for bounded input the head is what is there now. Later records are in another segment.
 func (s *Source) Bounds(ctx context.Context, ids []sources.PartitionID) ([]sources.Bounds, error) {
 	all := make([]sources.Bounds, len(ids))
 	err := s.with(ctx, func() error {
@@ -93,8 +93,8 @@ func (p *part) head() sources.Position {
 	return sources.Position{Segment: p.last().id, Offset: p.last().end()}
 }
 
-// Segments seals the open segment where the input is bounded: what comes later is in
-// another one. Trimmed segments are listed only if they were before.
+// Segments lists segments. For bounded input it first seals the open segment, so that later records go
+// into another one. It lists a trimmed segment only if it has listed it before.
 func (s *Source) Segments(ctx context.Context, id sources.PartitionID, after int64, most int) (all []sources.Segment, err error) {
 	err = s.with(ctx, func() error {
 		p, err := s.part(id)
@@ -140,7 +140,7 @@ func (s *Source) Open(ctx context.Context, r sources.Range, from sources.Positio
 	return &cursor{s: s, r: r, at: first}, nil
 }
 
-// Commit keeps the mark, unless it goes back without saying so.
+// Commit stores the marks. It refuses a mark that goes back without saying so.
 func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	return s.with(ctx, func() error { return s.log.take(s.log.told, marks) })
 }
@@ -186,7 +186,7 @@ func (s *Source) Release(ctx context.Context) error {
 	})
 }
 
-// Keeps: nothing is deleted by age or size.
+// Keeps: the log deletes nothing by age or size.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, _ time.Duration) ([]sources.Kept, error) {
 	all := make([]sources.Kept, len(marks))
 	err := s.with(ctx, func() error {

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Kind is what the log can do: all that a kind can declare.
+// Kind declares all that a kind of source can declare.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "memory", Unit: sources.Records, Keyed: true,
@@ -42,7 +42,7 @@ func (m *Spec) Members(r *dataset.Reader) []dataset.Member {
 
 func (m *Spec) Check(c *dataset.Check, _ *dataset.Spec) {
 	if m.Log == "" {
-		c.Fail("memory.log", "", "must be given: which log", "")
+		c.Fail("memory.log", "", "must be given: it names the log", "")
 	}
 	c.Among("memory.end", m.End, "latest", "never")
 }
@@ -50,11 +50,11 @@ func (m *Spec) Check(c *dataset.Check, _ *dataset.Spec) {
 func openSpec(s *dataset.Spec, o dataset.Opening) (sources.Source, error) {
 	m, ok := s.Source.(*Spec)
 	if !ok {
-		return nil, fmt.Errorf("dataset %s: no memory in its spec", s.Name)
+		return nil, fmt.Errorf("dataset %s: its spec has no `memory`", s.Name)
 	}
 	l := named(m.Log)
 	if l == nil {
-		return nil, fmt.Errorf("dataset %s: there is no log %s", s.Name, m.Log)
+		return nil, fmt.Errorf("dataset %s: there is no log %s in this process", s.Name, m.Log)
 	}
 	return l.Open(m.End == "never", o.Known), nil
 }

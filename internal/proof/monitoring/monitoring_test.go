@@ -25,9 +25,9 @@ import (
 
 const root = "../../.."
 
-// A job over files that has just begun has nothing to say of these: they come with trainers,
-// a broker that deletes, event times, bad records or checkpoints. docs/CLI.md has them, and a
-// test compares it with the code.
+// A job over files that has just begun has no value for these metrics: they appear with trainers, a
+// broker that deletes, event times, bad records or checkpoints. docs/CLI.md lists them, and another
+// test compares that list with the code.
 var comeLater = []string{
 	"headrace_trainer_wait_seconds_total", "headrace_trainer_step_seconds_total",
 	"headrace_retention_distance_records", "headrace_retention_distance_seconds", "headrace_retention_warning",
@@ -45,7 +45,7 @@ func parse(t *testing.T, where, text string) parser.Expr {
 	return e
 }
 
-// metrics are the names in an expression.
+// metrics gives the names of metrics in an expression.
 func metrics(e parser.Expr) (names []string) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		if v, ok := n.(*parser.VectorSelector); ok {
@@ -60,7 +60,7 @@ func metrics(e parser.Expr) (names []string) {
 	return names
 }
 
-// expressions of the alerts and of the dashboard, by where they stand.
+// expressions gives the expressions of the alerts and of the dashboard. Each key says where it is.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -71,7 +71,7 @@ func expressions(t *testing.T) map[string]string {
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			if r.Alert == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
-				t.Errorf("%+v: an alert has a name, a severity, a summary and what to do", r)
+				t.Errorf("%+v: an alert needs a name, a severity, a summary and a description", r)
 			}
 			out["alert "+r.Alert] = r.Expr
 		}
@@ -97,17 +97,17 @@ func expressions(t *testing.T) map[string]string {
 	ids := map[int]string{}
 	for _, p := range board.Panels {
 		if p.Title == "" || ids[p.ID] != "" || p.GridPos.W == 0 || p.GridPos.X+p.GridPos.W > 24 || len(p.Targets) == 0 {
-			t.Errorf("panel %d %q: it needs a title, a number of its own, a place and a target", p.ID, p.Title)
+			t.Errorf("panel %d %q: it needs a title, a unique id, a place and a target", p.ID, p.Title)
 		}
 		ids[p.ID] = p.Title
 		for _, target := range p.Targets {
-			// As Grafana fills them in.
+			// Grafana replaces these variables.
 			expr := strings.NewReplacer("$__rate_interval", "5m", `"$dataset"`, `"clicks"`).Replace(target.Expr)
 			out["panel "+p.Title+" "+target.RefID] = expr
 		}
 	}
 	if len(groups.Groups) == 0 || len(board.Panels) < 8 || board.UID == "" {
-		t.Errorf("%d groups of alerts, %d panels", len(groups.Groups), len(board.Panels))
+		t.Errorf("found %d groups of alerts and %d panels, want some of both", len(groups.Groups), len(board.Panels))
 	}
 	return out
 }
@@ -127,13 +127,13 @@ func TestEachExpressionIsRightAndNamesMetricsThatExist(t *testing.T) {
 		for _, name := range names {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if name == "up" {
-				continue // Prometheus' own
+				continue // a metric of Prometheus itself
 			}
 			if !slices.ContainsFunc(documented, func(m []string) bool { return m[1] == base }) {
-				t.Errorf("%s: docs/CLI.md has no %s", where, base)
+				t.Errorf("%s: docs/CLI.md does not list the metric %s", where, base)
 			}
 			if !slices.Contains(real, name) && !slices.Contains(comeLater, base) {
-				t.Errorf("%s: a real job has no %s; it has %s", where, name, strings.Join(real, " "))
+				t.Errorf("%s: a real job has no metric %s; it has %s", where, name, strings.Join(real, " "))
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func TestEachExpressionIsRightAndNamesMetricsThatExist(t *testing.T) {
 
 var address = regexp.MustCompile(`metrics=(127\.0\.0\.1:\d+)`)
 
-// scrape gives the names of the series of a real job, which has a dataset.
+// scrape starts a real job with a dataset and gives the names of the metrics that it exposes.
 func scrape(t *testing.T) []string {
 	t.Helper()
 	binary, err := filepath.Abs(root + "/build/headrace")
@@ -176,7 +176,7 @@ func scrape(t *testing.T) []string {
 		}
 	}
 	if at == "" {
-		t.Fatal("no address of /metrics in the log")
+		t.Fatal("the job's log does not say the address of /metrics")
 	}
 	go func() { _, _ = bufio.NewReader(logs).WriteTo(os.Stderr) }()
 	token, err := os.ReadFile(filepath.Join(dir, "state", "viewer.token"))

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Bug is something wrong that can be put into the program.
+// Bug is a fault that can be put into the program.
 type Bug struct {
 	Name  string
-	What  string // goes wrong, in a sentence
+	What  string // what goes wrong, in a sentence
 	Edits []Edit
 }
 
@@ -25,7 +25,7 @@ type Edit struct {
 //go:embed bugs/*.txt
 var files embed.FS
 
-// Bugs are all of them, by name.
+// Bugs lists all planted bugs, by name.
 func Bugs() ([]Bug, error) {
 	entries, err := files.ReadDir("bugs")
 	if err != nil {
@@ -46,7 +46,7 @@ func Bugs() ([]Bug, error) {
 	return all, nil
 }
 
-// Always is the bug in a program that has it and no other: nothing is chosen.
+// Always changes the bug so that it is always on: for a program with this one bug and no Choose.
 func (b Bug) Always() Bug {
 	edits := slices.Clone(b.Edits)
 	for i := range edits {
@@ -69,18 +69,18 @@ func parse(from, text string) (Bug, error) {
 	parts := strings.Split(text, "\n--- ")
 	b.What = strings.TrimSpace(parts[0])
 	if b.What == "" || strings.Contains(b.What, "\n") {
-		return Bug{}, fmt.Errorf("%s: it begins with one line that says what goes wrong", from)
+		return Bug{}, fmt.Errorf("%s: it must begin with one line that says what goes wrong", from)
 	}
 	for i, part := range parts[1:] {
 		file, rest, _ := strings.Cut(part, "\n")
 		before, after, ok := strings.Cut(rest, "\n+++\n")
 		if !ok || file == "" || before == "" {
-			return Bug{}, fmt.Errorf("%s, edit %d: it is not of the form --- FILE, old lines, +++, new lines", from, i+1)
+			return Bug{}, fmt.Errorf("%s, edit %d: it must have the form --- FILE, old lines, +++, new lines", from, i+1)
 		}
 		b.Edits = append(b.Edits, Edit{file, before + "\n", strings.TrimRight(after, "\n") + "\n", b.Name, from})
 	}
 	if len(b.Edits) == 0 {
-		return Bug{}, fmt.Errorf("%s: it has no edit", from)
+		return Bug{}, fmt.Errorf("%s: it must have an edit after its first line", from)
 	}
 	return b, nil
 }

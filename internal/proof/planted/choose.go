@@ -2,9 +2,9 @@ package planted
 
 var chosen string
 
-// Choose makes one bug live, in the whole process; "" makes none live. Choose one
-// while no simulation runs.
+// Choose turns one bug on, in the whole process; "" turns all off. Do not call it while a simulation
+// runs.
 func Choose(name string) { chosen = name }
 
-// Is says whether the bug is live. Only patched files ask.
+// Is reports whether the bug is on. Only patched files call it.
 func Is(name string) bool { return chosen == name }

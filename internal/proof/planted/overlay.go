@@ -15,9 +15,8 @@ import (
 
 const imports = `; import "github.com/headrace/headrace/internal/proof/planted"`
 
-// Patched are the source files that the bugs change, with all bugs in them. root is
-// the repository's. The error names every edit whose text is not exactly once in
-// today's source.
+// Patched gives the source files that the bugs change, with all bugs in them. root is the root of the
+// repository. The error names every edit whose text is not exactly once in today's source.
 func Patched(root string, bugs []Bug) (map[string]string, error) {
 	edits := map[string][]Edit{}
 	var names []string
@@ -51,7 +50,7 @@ func patch(name, source string, edits []Edit) (string, error) {
 	var errs []error
 	for _, e := range edits {
 		if n := strings.Count(source, e.Old); n != 1 {
-			errs = append(errs, fmt.Errorf("internal/proof/planted/%s: its text is %d times in %s, and has to be there once:\n%s", e.from, n, name, e.Old))
+			errs = append(errs, fmt.Errorf("internal/proof/planted/%s: its text is %d times in %s and must be there exactly once:\n%s", e.from, n, name, e.Old))
 		}
 	}
 	if len(errs) > 0 {
@@ -71,19 +70,19 @@ func patch(name, source string, edits []Edit) (string, error) {
 	}
 	b.WriteString(source[done:])
 	text := b.String()
-	if uses { // on the line of the package clause, so that line numbers stay
+	if uses { // on the line of the package clause, so that line numbers do not change
 		i := strings.Index("\n"+text, "\npackage ")
 		end := i + strings.IndexByte(text[i:], '\n')
 		text = text[:end] + imports + text[end:]
 	}
 	if _, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution); err != nil {
-		return "", fmt.Errorf("with its planted bugs %s is not Go: %w", name, err)
+		return "", fmt.Errorf("%s is not Go with its planted bugs in it: %w", name, err)
 	}
 	return text, nil
 }
 
-// Overlay writes the patched files to dir and, as overlay.json, what the flag
-// -overlay of the go command reads. Call it from anywhere; root is the repository's.
+// Overlay writes the patched files to dir, and overlay.json for the flag -overlay of the go command.
+// root is the root of the repository; the working folder does not matter.
 func Overlay(root, dir string, bugs []Bug) error {
 	patched, err := Patched(root, bugs)
 	if err != nil {
@@ -93,7 +92,7 @@ func Overlay(root, dir string, bugs []Bug) error {
 	overlay.Replace = make(map[string]string, len(patched))
 	for name, text := range patched {
 		from, err1 := filepath.Abs(filepath.Join(root, name))
-		to, err2 := filepath.Abs(filepath.Join(dir, name+".txt")) // not .go: it is no package of its own
+		to, err2 := filepath.Abs(filepath.Join(dir, name+".txt")) // not .go, or the go command would see a package here
 		if err := errors.Join(err1, err2, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644)); err != nil {
 			return err
 		}

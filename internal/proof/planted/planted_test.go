@@ -29,16 +29,16 @@ func TestAnEditThatDoesNotFitIsNamed(t *testing.T) {
 	}
 }
 
-// What users run has nothing of the bugs in it.
+// The program that users run has nothing of the bugs in it.
 func TestAReleaseHoldsNothingOfTheBugs(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "../../../cmd/headrace").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(out), "headrace/headrace/shardsvc\n") {
-		t.Fatal("the list of packages has not even those that are surely there")
+		t.Fatal("the list of cmd/headrace's packages lacks packages that it certainly imports")
 	}
 	if strings.Contains(string(out), "internal/proof/planted") {
-		t.Error("cmd/headrace has the package internal/proof/planted in it")
+		t.Error("cmd/headrace imports internal/proof/planted, want no planted bug in the program")
 	}
 }

@@ -8,17 +8,17 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// cuts is what the toy knows of them: each trainer has a model of its
-// own, and the cut at S is what it acked with a step <= S, or with step 0. In
-// `shared` the cut is what is acked when it is asked for.
+// cuts is what the toy master knows of cuts. Each trainer has its own model. The cut at step S is what
+// the trainer acked with a step <= S, or with step 0. In a `shared` job the cut is what is acked when
+// it is asked for.
 type cuts struct {
-	asked  []question // not complete yet
-	paused *question  // a hold; complete when all workers have said so
+	asked  []question // questions that cannot be answered yet
+	paused *question  // a pause of yields; it is answered when all workers yield nothing
 	said   []pausedWorker
 	frozen map[uint64]*Cut
 }
 
-// held is a worker that has said that it yields nothing.
+// pausedWorker is a worker that has said that it yields nothing.
 type pausedWorker struct {
 	session *Session
 	worker  uint32
@@ -29,10 +29,10 @@ type question struct {
 	call    *pb.CutCall
 }
 
-// Cut is a frozen one. Its JSON is the body that travels.
+// Cut is a frozen cut. Its JSON is the body that trainers get.
 type Cut struct {
 	Step    int64     `json:"step"`
-	Trainer uint64    `json:"trainer"` // its incarnation
+	Trainer uint64    `json:"trainer"` // incarnation of the trainer
 	Parts   []Settled `json:"parts"`
 
 	Path  string `json:"-"`
@@ -46,13 +46,13 @@ type Settled struct {
 	To      int64     `json:"to"`
 	Trainer uint64    `json:"trainer"`
 	Step    int64     `json:"step"`
-	Tally   *pb.Tally `json:"-"` // the records in it, if they were told
+	Tally   *pb.Tally `json:"-"` // the records in it, if the agent counted them
 }
 
-// Acked is all that was acked, in order.
+// Acked lists all acked pieces, in order.
 func (m *Master) Acked() []Settled { return m.acked }
 
-// Cut gives a frozen cut, nil if there is none.
+// Cut gives a frozen cut. nil: there is none.
 func (m *Master) Cut(id uint64) *Cut { return m.cuts.frozen[id] }
 
 func (m *Master) call(s *Session, k *pb.CutCall) {
@@ -71,7 +71,7 @@ func (m *Master) call(s *Session, k *pb.CutCall) {
 		return
 	case k.GetBind() != nil:
 		if c := m.cuts.frozen[k.GetBind().Cut]; c == nil {
-			refuse("cut %016x was never frozen, or dropped", k.GetBind().Cut)
+			refuse("cut %016x was never frozen, or was dropped", k.GetBind().Cut)
 		} else {
 			c.Bound, c.Path = true, k.GetBind().Path
 		}
@@ -88,12 +88,12 @@ func (m *Master) call(s *Session, k *pb.CutCall) {
 		m.Restore = false
 		r.Step, r.Epoch, r.Path = c.Step, m.Epoch, k.GetRestore().Path
 	default:
-		refuse("an empty call")
+		refuse("the call asks for nothing")
 	}
 	s.Send(&pb.MasterMessage{Term: m.Term, CutReplies: []*pb.CutReply{r}})
 }
 
-// answerAsked freezes what is complete.
+// answerAsked freezes and answers each cut that is complete.
 func (m *Master) answerAsked() {
 	m.cuts.asked = slices.DeleteFunc(m.cuts.asked, func(q question) bool {
 		ask := q.call.GetAsk()
@@ -106,7 +106,7 @@ func (m *Master) answerAsked() {
 			return q.session.gone
 		}
 		c := m.cuts.frozen[ask.Cut]
-		if c == nil { // else it is asked again, and never changes
+		if c == nil { // a repeated question gets the same cut
 			c = &Cut{Step: ask.Step, Trainer: q.session.trainer(q.call.Worker), Path: ask.Path}
 			for _, p := range m.acked {
 				if shared || p.Trainer == c.Trainer && p.Step <= c.Step {
@@ -128,7 +128,7 @@ func (m *Master) answerAsked() {
 	})
 }
 
-// tellPause tells all workers that their yields are held, or that they may go on.
+// tellPause tells all workers that their yields are paused, or that they may go on.
 func (m *Master) tellPause(cut uint64, on bool) {
 	for _, s := range m.sessions {
 		for worker := range s.workers {
@@ -137,7 +137,7 @@ func (m *Master) tellPause(cut uint64, on bool) {
 	}
 }
 
-// yieldsPaused answers the saver when all workers have said that they yield nothing.
+// yieldsPaused answers the trainer that saves, when all workers have said that they yield nothing.
 func (m *Master) yieldsPaused(s *Session, h *pb.YieldsPaused) {
 	q := m.cuts.paused
 	if q == nil || h.Cut != q.call.GetPause().Cut {

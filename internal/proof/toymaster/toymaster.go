@@ -1,8 +1,7 @@
-// Package toymaster is a master small enough to be read in a minute, for tests
-// of the agent: it grants pieces of one dataset in order, books acks, takes back
-// what lost workers held, and does on command what a real master does on its own
-// (steal, fence, end a worker, forget everything but what is settled). It keeps
-// no time: the test says when something has expired.
+// Package toymaster is a small master for tests of the agent. It grants pieces of one dataset in order,
+// stores acks, and takes back the leases of lost workers. A test tells it to do what a real master
+// does by itself: steal, fence, end a worker, forget everything but what is settled. It has no clock:
+// the test says when something has expired.
 package toymaster
 
 import (
@@ -12,27 +11,27 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Segment is a piece of the one partition.
+// Segment is a segment of the only partition.
 type Segment struct {
 	ID, Start, End int64
 	Locator        []byte
 	Name           string
 }
 
-// Master is the state. It is not safe for concurrent use.
+// Master is the state of the master. It is not safe for concurrent use.
 type Master struct {
 	Job, Model string
 	TTLMillis  uint32
 	Dataset    uint32
 	Identity   string
-	Units      int64 // of a lease
+	Units      int64 // size of a lease
 	Term       uint32
 	Epoch      uint32
 
 	pending  []span
 	settled  map[int64][]span // by segment
-	acked    []Settled        // the same with who and when
-	reported map[uint64]int64 // by trainer: its incarnation
+	acked    []Settled        // the same pieces, with trainer and step
+	reported map[uint64]int64 // newest step by trainer (its incarnation)
 	cuts     cuts
 	total    int64
 	segments map[int64]Segment
@@ -47,11 +46,11 @@ type Master struct {
 	Fails  []*pb.ReadFailure
 	Leaves []*pb.Leave
 	Stolen []*pb.StealAnswer
-	Failed string // the dataset was stopped
+	Failed string // why the dataset was stopped
 
-	// Restore: nothing is granted before somebody has restored.
+	// Restore: nothing is granted until a trainer has restored.
 	Restore bool
-	Calls   []*pb.CutCall // as they came, repeats too
+	Calls   []*pb.CutCall // in the order they came, with repeats
 }
 
 type token struct {
@@ -80,7 +79,7 @@ type waiting struct {
 	told    bool
 }
 
-// Session is one stream of an agent; Send gets what the master says on it.
+// Session is one stream of an agent. Send receives the master's messages on it.
 type Session struct {
 	Send    func(*pb.MasterMessage)
 	agent   string
@@ -89,10 +88,10 @@ type Session struct {
 	gone    bool
 }
 
-// trainer is who has the agent's number worker: its incarnation.
+// trainer gives the incarnation of the trainer that is this worker of the agent.
 func (s *Session) trainer(worker uint32) uint64 { return s.workers[worker].GetIncarnation() }
 
-// New plans the segments in order.
+// New makes a master that plans the segments in this order.
 func New(model string, segments ...Segment) *Master {
 	m := &Master{
 		Job: "toy", Model: model, TTLMillis: 5000, Dataset: 1, Identity: "toy", Units: 100, Term: 1, Epoch: 1,
@@ -106,7 +105,7 @@ func New(model string, segments ...Segment) *Master {
 	return m
 }
 
-// Open is a new stream; its first message is Hello.
+// Open begins a new stream. Its first message must be Hello.
 func (m *Master) Open(send func(*pb.MasterMessage)) *Session {
 	s := &Session{Send: send, workers: map[uint32]*pb.Join{}}
 	m.sessions = append(m.sessions, s)
@@ -120,7 +119,7 @@ func (m *Master) Close(s *Session) {
 	m.sessions = slices.DeleteFunc(m.sessions, func(o *Session) bool { return o == s })
 }
 
-// Restart forgets what is not durable: leases and requests. Agents come again.
+// Restart forgets what is not durable: leases and requests. The agents must open new streams.
 func (m *Master) Restart() {
 	m.Term++
 	for _, l := range m.leases {
@@ -130,7 +129,7 @@ func (m *Master) Restart() {
 	m.cuts.asked, m.cuts.paused = nil, nil
 }
 
-// Detach and Attach keep streams over a Restart that nobody notices.
+// Detach gives the streams, and Attach takes them over after a Restart that the agents do not notice.
 func (m *Master) Detach() []*Session { return m.sessions }
 
 // Attach is the other half of Detach.
@@ -210,7 +209,8 @@ func (m *Master) Handle(s *Session, in *pb.AgentMessage) {
 	m.Serve()
 }
 
-// reassert gives back what is still free, or still theirs. A lease keeps its token.
+// reassert answers an agent that says which leases it holds. It gets each back, with its token, if it
+// still has it or if the range is still free.
 func (m *Master) reassert(s *Session, held []*pb.Held, reply *pb.HelloReply) {
 	for _, h := range held {
 		was := key(h.Token)
@@ -228,7 +228,7 @@ func (m *Master) reassert(s *Session, held []*pb.Held, reply *pb.HelloReply) {
 		}
 		prefix := min(m.settledTo(h.Segment, h.LeaseStart), h.LeaseEnd)
 		want := span{h.Segment, prefix, h.LeaseEnd}
-		if prefix == h.LeaseEnd { // all of it is settled: its answer was lost
+		if prefix == h.LeaseEnd { // all of it is settled, and the answer was lost
 			r.Token, r.Prefix, r.LeaseEnd = h.Token, prefix, prefix
 			continue
 		}
@@ -240,12 +240,12 @@ func (m *Master) reassert(s *Session, held []*pb.Held, reply *pb.HelloReply) {
 		r.Token, r.Prefix, r.LeaseEnd = h.Token, prefix, h.LeaseEnd
 		m.finish(was)
 	}
-	// The same process knows all that it holds; a new one may hear of more from
-	// trainers that come back later.
+	// Drop leases of this agent process that it did not name: it knows all that it holds. Keep those of an
+	// earlier process: trainers that come back later may still hold them.
 	m.drop(func(l *lease) bool { return l.by.session != s && l.by.agent == s.agent && l.by.session.life == s.life })
 }
 
-// take removes s from pending; false if not all of it is pending.
+// take removes s from pending. False: not all of it is pending.
 func (m *Master) take(s span) bool {
 	if s.start >= s.end {
 		return true
@@ -294,7 +294,7 @@ func (m *Master) ack(by uint64, a *pb.Ack, out *pb.MasterMessage) {
 	switch {
 	case l == nil:
 		if t := key(a.Token); t.term == m.Term && t.sequence <= m.sequence && t.epoch == m.Epoch {
-			// Finished before; a repeated ack is answered the same.
+			// The lease was finished before. A repeated ack gets the same answer.
 			for _, old := range m.Acks {
 				if key(old.Token) == t && old.Prefix >= a.Prefix {
 					return
@@ -324,7 +324,7 @@ func (m *Master) ack(by uint64, a *pb.Ack, out *pb.MasterMessage) {
 	m.finish(key(a.Token))
 }
 
-// finish forgets a lease that is settled.
+// finish forgets a lease if all of it is settled.
 func (m *Master) finish(t token) {
 	if l := m.leases[t]; l != nil && l.prefix >= l.end {
 		delete(m.leases, t)
@@ -332,7 +332,7 @@ func (m *Master) finish(t token) {
 	}
 }
 
-// settledTo is how far from `from` on everything is settled.
+// settledTo is the end of the settled range that begins at `from`.
 func (m *Master) settledTo(segment, from int64) int64 {
 	for again := true; again; {
 		again = false
@@ -370,13 +370,13 @@ func (m *Master) drop(which func(*lease) bool) {
 	}
 }
 
-// Expire takes back all that an agent holds without a stream.
+// Expire takes back all leases of agents that have no stream.
 func (m *Master) Expire() {
 	m.drop(func(l *lease) bool { return l.by.session.gone })
 	m.Serve()
 }
 
-// Serve answers waiting requests as far as it can.
+// Serve answers waiting requests as far as possible.
 func (m *Master) Serve() {
 	kept := m.waiting[:0]
 	for _, w := range m.waiting {
@@ -417,7 +417,7 @@ func (m *Master) Serve() {
 	m.waiting = kept
 }
 
-// Done: every unit is settled.
+// Done reports whether every unit is settled.
 func (m *Master) Done() bool { return m.Settled() == m.total }
 
 // Settled counts settled units.
@@ -430,7 +430,7 @@ func (m *Master) Settled() (n int64) {
 	return n
 }
 
-// Overlap is a unit that was settled twice, if there is one.
+// Overlap describes a unit that was settled twice. "": there is none.
 func (m *Master) Overlap() string {
 	for _, list := range m.settled {
 		list = slices.Clone(list)
@@ -444,7 +444,7 @@ func (m *Master) Overlap() string {
 	return ""
 }
 
-// StealFrom asks the holder of the n-th living lease for its tail from at on.
+// StealFrom asks the holder of the n-th living lease to give up its tail from `at` on.
 func (m *Master) StealFrom(n int, at int64) bool {
 	if n >= len(m.order) {
 		return false

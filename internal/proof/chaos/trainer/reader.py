@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, trainer, push, saving=None, state=None, counts=False):
         self.trainer, self.push, self.saving, self.state = trainer, push, saving, state
-        self.lock = threading.Lock()  # the model and its step change together, and steps grow over all streams of a rank
+        self.lock = threading.Lock()  # a model and its step change together; steps grow over all streams
         self.streams = 0
         self.steps = 0 if counts else None  # only where the library does not count steps itself
         self.last = None  # the stream that stepped last

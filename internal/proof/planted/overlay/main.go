@@ -1,5 +1,5 @@
-// Command overlay writes the source files with the planted bugs in them: `make
-// test-planted`. Run it in the root of the repository.
+// Command overlay writes the source files with the planted bugs in them, for `make test-planted`. Run it
+// in the root of the repository.
 package main
 
 import (
