@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Records of a log that is read as files, and of one that is produced into a topic.
+// Default numbers of records: of a log that is read as files, and of one that is produced into a topic.
 const (
 	fileRecords  = 2_000_000
 	topicRecords = 350_000
@@ -54,14 +54,14 @@ client is in this program).`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Source, "source", o.Source, "files, or kafka, pulsar or rocketmq: a topic that is written meanwhile")
-	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, and %d of a topic)", fileRecords, topicRecords))
+	f.StringVar(&o.Source, "source", o.Source, "files, or the broker of a topic that is written while it is read: kafka, pulsar or rocketmq")
+	f.IntVar(&o.Records, "records", 0, fmt.Sprintf("records of the click log (default %d, with a topic %d)", fileRecords, topicRecords))
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the click log")
 	f.StringVar(&o.Dir, "dir", "", "work in this folder (default: a temporary one)")
 	f.BoolVar(&o.Keep, "keep", false, "keep the log, journals, state and process outputs")
 	f.StringVar(&o.Report, "report", o.Report, "file of the JSON report (default: $REPORT, else build/quickstart.json)")
 	f.BoolVar(&noKills, "no-kills", false, "kill nobody")
-	f.BoolVar(&noGroup, "no-group", false, "of a topic: no consumer group beside ours")
+	f.BoolVar(&noGroup, "no-group", false, "with a topic: run no consumer groups to compare with")
 	f.StringVar(&o.Python, "python", o.Python, "interpreter with headrace and numpy (default: $HEADRACE_PYTHON, else python3)")
 	cmd.AddCommand(pushConsumer())
 	return cmd

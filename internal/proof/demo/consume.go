@@ -10,13 +10,13 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/pushconsumer"
 )
 
-// pushConsumer is the rival's side of RocketMQ, a process of its own: its trainers
-// start it and read what it writes.
+// pushConsumer runs RocketMQ's official client as a process of its own. The trainers of the group that
+// we compare with start it and read its output.
 func pushConsumer() *cobra.Command {
 	var o pushconsumer.Options
 	cmd := &cobra.Command{
 		Use:    "push-consumer",
-		Short:  "RocketMQ's official client, which writes what it is given to standard output until standard input ends",
+		Short:  "RocketMQ's official client, which writes the messages that it gets to standard output until standard input ends",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,10 +32,10 @@ func pushConsumer() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.NameServer, "name-server", "", "host:port")
-	f.StringVar(&o.Topic, "topic", "", "what to consume")
-	f.StringVar(&o.Group, "group", "", "whose offsets are committed")
-	f.StringVar(&o.Instance, "instance", "", "of this process in the group")
-	f.BoolVar(&o.Tuned, "tuned", false, "not the library's defaults")
-	f.StringVar(&o.After, "after", "", "with --tuned: what stands between the bodies of one call")
+	f.StringVar(&o.Topic, "topic", "", "topic to consume")
+	f.StringVar(&o.Group, "group", "", "consumer group")
+	f.StringVar(&o.Instance, "instance", "", "name of this process in the group")
+	f.BoolVar(&o.Tuned, "tuned", false, "larger batches than the library's defaults")
+	f.StringVar(&o.After, "after", "", "with --tuned: text between the bodies of one call")
 	return cmd
 }

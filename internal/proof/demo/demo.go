@@ -25,18 +25,17 @@ type Options struct {
 	Kills   bool
 	Python  string // interpreter that has headrace and numpy
 	Source  string // files, or one of queues
-	Group   bool   // of queues: plain consumer groups beside ours
+	Group   bool   // with a topic: run consumer groups to compare with
 }
 
 const (
 	tick  = 250 * time.Millisecond
-	stuck = 2 * time.Minute // without one more row applied, the demo gives up
+	stuck = 2 * time.Minute // if no row is applied for so long, the demo gives up
 	grace = 5 * time.Second // between SIGTERM and SIGKILL
 )
 
-// Run runs the demo and writes its story to out. When it returns, no process,
-// socket or temporary folder of it is left, whatever happened. An error is also
-// what a report that is not clean ends with.
+// Run runs the demo and writes its story to out. When it returns, even with an error, it has left no
+// process, socket or temporary folder. If the report is not clean, Run returns an error.
 func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	s := newStory(out)
 	s.say("%s", o.firstLine())
@@ -103,7 +102,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	return nil
 }
 
-// begin starts everybody.
+// begin starts all processes.
 func (k *killer) begin(ctx context.Context, o Options, m *clicklog.Manifest, python string) (err error) {
 	if k.topic != nil {
 		err = k.startLive(ctx, o, m)
@@ -117,7 +116,7 @@ func (k *killer) begin(ctx context.Context, o Options, m *clicklog.Manifest, pyt
 	return err
 }
 
-// end stops everybody and makes the report.
+// end stops all processes and makes the report.
 func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 	settled, listed, err := k.settled(ctx, int64(o.Records))
 	if err != nil {
@@ -153,7 +152,7 @@ func (k *killer) end(ctx context.Context, o Options, took time.Duration) error {
 	return nil
 }
 
-// nextCommand is the last line: the same on the user's own data.
+// nextCommand is the last line of the output: how to do the same with the user's own data.
 func nextCommand(o Options, binary string) string {
 	data := map[string]string{
 		Kafka: "kafka://HOST:9092/TOPIC", Pulsar: "pulsar://HOST:6650/TOPIC?admin=http://HOST:8080", RocketMQ: "rocketmq://HOST:9876/TOPIC",
@@ -164,7 +163,7 @@ func nextCommand(o Options, binary string) string {
 	return "The next command, on your own data, writes a spec and a program that trains on it:\n  " + fromHere(binary) + " init " + data
 }
 
-// fromHere is a path as one would type it in this folder.
+// fromHere writes a path as a user in this folder would type it.
 func fromHere(path string) string {
 	if here, err := os.Getwd(); err == nil {
 		if short, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(short) {
@@ -181,8 +180,7 @@ func kept(o Options, root string) string {
 	return "; everything else is kept in " + root
 }
 
-// folder makes the folder of this run: a temporary one, or o.Dir, which must not
-// hold a run already.
+// folder makes the folder of this run: a temporary one, or o.Dir, which must be empty or new.
 func (o Options) folder() (string, error) {
 	if o.Dir == "" {
 		return os.MkdirTemp("", "headrace-demo-")
@@ -217,7 +215,7 @@ func writeLog(ctx context.Context, s *story, o Options, dirs folders) (*clicklog
 	return m, nil
 }
 
-// interrupted says Ctrl-C where that is the reason.
+// interrupted turns an error into one about Ctrl-C, if that was the reason.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted; all processes are ended and temporary files removed")

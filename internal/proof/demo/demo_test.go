@@ -27,8 +27,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/leaks"
 )
 
-// The official RocketMQ client, which the demo measures us against, starts a goroutine
-// when its package is initialised, and has no way to end it.
+// The official RocketMQ client, with which the demo compares, starts a goroutine when its package is
+// initialised. It has no way to end it.
 func TestMain(m *testing.M) {
 	leaks.Main(m, goleak.IgnoreTopFunction("github.com/patrickmn/go-cache.(*janitor).Run"))
 }
@@ -59,7 +59,7 @@ func TestTheDatasetIsValidAndTheExampleReadsTheSameWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c, err := live.Schema(); err != nil || !reflect.DeepEqual(a, c) || !live.Live() {
-		t.Errorf("of a topic the schema is %+v (%v), live: %v", c, err, live.Live())
+		t.Errorf("with a topic the schema is %+v (%v), live: %v", c, err, live.Live())
 	}
 	for _, spec := range []*dataset.Spec{ours, live, example} {
 		if h := spec.Decode.Columns[2].Hash; h.Buckets != clicklog.Buckets || h.Salt != clicklog.Salt {
@@ -67,7 +67,7 @@ func TestTheDatasetIsValidAndTheExampleReadsTheSameWay(t *testing.T) {
 		}
 	}
 	if !strings.Contains(string(clicks.Trainer), "BUCKETS = 13, 26, 1 << 15") {
-		t.Error("train.py and clicklog differ in the number of buckets")
+		t.Error("train.py and clicklog have different numbers of buckets")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestATrainerThatHadToGiveUpIsStartedAgainAndAnyOtherEndIsAnError(t *testing
 		{`exit 0`, ""},
 	} {
 		ps := &processes{dir: t.TempDir()}
-		// What an earlier process of the trainer said is not this one's reason.
+		// The output of an earlier process of this trainer gives no reason for the end of this one.
 		if err := os.WriteFile(filepath.Join(ps.dir, "trainer-0.log"), []byte("headrace: the agent ends process 6: old\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestATrainerThatHadToGiveUpIsStartedAgainAndAnyOtherEndIsAnError(t *testing
 		}
 		tm.gaveUp[1] = maxGaveUp
 		if _, again, err := tm.trained(); p.Err != nil && (err == nil || again != nil) {
-			t.Errorf("%s: started for ever: %v, %v", c.script, again, err)
+			t.Errorf("%s: a trainer that has given up too often is started again: %v, %v", c.script, again, err)
 		}
 		ps.stop("agent", 3*time.Second)
 	}
@@ -153,7 +153,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
-			t.Fatal("not within a minute")
+			t.Fatal("the condition did not come true within a minute")
 		}
 		if err := pause(t.Context(), time.Millisecond); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestAMissingInterpreterGetsAClearAnswer(t *testing.T) {
 	}
 }
 
-// state answers State with one lease after the other.
+// state answers each State call with the next lease from a channel.
 type state struct {
 	headracev1.UnimplementedDatasetsServer
 	leases chan *headracev1.LeaseState
@@ -242,18 +242,18 @@ func TestAReleaseIsAnOverlappingLeaseOfAnotherHolder(t *testing.T) {
 
 	lost := []lease{{partition: 1, prefix: 100, end: 200, rank: 1}}
 	k := &killer{books: books}
-	s.leases <- &headracev1.LeaseState{Rank: 1, Prefix: 150, End: 200} // still its own
-	s.leases <- &headracev1.LeaseState{Rank: 2, Prefix: 200, End: 300} // another's, beside it
+	s.leases <- &headracev1.LeaseState{Rank: 1, Prefix: 150, End: 200} // still the first holder's
+	s.leases <- &headracev1.LeaseState{Rank: 2, Prefix: 200, End: 300} // another holder's, but beside the first lease
 	s.leases <- &headracev1.LeaseState{Rank: 2, Prefix: 150, End: 160}
 	before := child.Monotonic()
 	at := <-k.watchRelease(t.Context(), lost, func(l lease) bool { return l.rank == 1 })
 	if took := time.Duration(at - before); took < 2*poll || at == 0 {
-		t.Errorf("released after %v: two answers that are no release came first", took)
+		t.Errorf("released after %v, want after 2 polls: the first two answers show no release", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if at := <-k.watchRelease(ctx, lost, func(lease) bool { return true }); at != 0 {
-		t.Errorf("a watch that was stopped has seen %d", at)
+		t.Errorf("a watch that was stopped reports a release at %d, want 0", at)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// follow shows progress and kills by plan until all is read: every trainer has
-// seen the end of data, or, of a topic, which has none, every record is in.
+// follow shows progress and kills as planned, until all is read: every trainer has seen the end of data,
+// or, with a topic, which has no end, every record is in the model.
 func follow(ctx context.Context, o Options, k *killer) error {
 	truth, err := clicklog.ReadTruth(k.team.truth)
 	if err != nil {
@@ -29,7 +29,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	killing := make(chan error, 1)
 	busy := false
-	defer func() { // a killer at work may start a process: it ends before we do
+	defer func() { // the killer may be starting a process: wait for it
 		cancel()
 		if busy {
 			<-killing
@@ -43,7 +43,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			if busy = false; err != nil {
 				return err
 			}
-			w.changed = time.Now() // a broker that starts slowly is nobody's fault
+			w.changed = time.Now() // do not count the time that a broker needs to start
 		case <-ticker.C:
 		}
 		if err := errors.Join(w.look(), groups.look()); err != nil {
@@ -51,7 +51,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 		}
 		k.tell.progress(w.line(k.besides(groups)))
 		if busy {
-			continue // whoever is dead now was killed by us
+			continue // processes that are dead now were killed by us
 		}
 		done, gaveUp, err := k.team.trained()
 		if done || err != nil {
@@ -68,7 +68,7 @@ func follow(ctx context.Context, o Options, k *killer) error {
 			}
 		}
 		if time.Since(w.changed) > stuck && !w.all() {
-			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes stay in %s", stuck, k.team.outputs)
+			return fmt.Errorf("no trainer has applied a row for %v; with --keep the outputs of all processes are kept in %s", stuck, k.team.outputs)
 		}
 		if o.Kills {
 			busy = true
@@ -78,8 +78,8 @@ func follow(ctx context.Context, o Options, k *killer) error {
 	}
 }
 
-// trained says whether all trainers have ended well, and which have given up
-// (see maxGaveUp); anybody else's end, or a bad one, is an error.
+// trained says whether all trainers have ended well, and which have given up (see maxGaveUp). Any other
+// end of a process is an error.
 func (t *team) trained() (all bool, gaveUp []int, err error) {
 	for _, p := range append(t.agents[:], t.master) {
 		if p.Ended() {
@@ -102,7 +102,7 @@ func (t *team) trained() (all bool, gaveUp []int, err error) {
 	return all, gaveUp, nil
 }
 
-// stopAll ends whatever still runs: trainers, agents, master. Twice does no harm.
+// stopAll ends all processes that still run: trainers, agents, master. It may be called twice.
 func (t *team) stopAll(s *story) {
 	for _, kind := range []string{"consumer", "careful", "trainer", "agent", "master"} {
 		for _, name := range t.stop(kind, grace) {
@@ -111,7 +111,7 @@ func (t *team) stopAll(s *story) {
 	}
 }
 
-// cpuShares is what each kind of process used, of all cores, while trainers ran.
+// cpuShares is the CPU time of each kind of process while trainers ran, as a share of all cores.
 func (t *team) cpuShares(took time.Duration) map[string]float64 {
 	all := took.Seconds() * float64(runtime.NumCPU())
 	shares := map[string]float64{}

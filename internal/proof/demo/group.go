@@ -15,10 +15,10 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-const formWithin = 2 * time.Minute // on a busy machine
+const formWithin = 2 * time.Minute // how long it may take to form, on a busy machine
 
-// group is a rival: the same trainers as a plain consumer group, on the same topic at
-// the same time, killed at the same moments.
+// group is what we compare with: the same trainers as a plain consumer group. They read the same topic at
+// the same time, and are killed at the same moments.
 type group struct {
 	*team
 	rival   rival
@@ -43,7 +43,7 @@ func (g *group) journals() string { return filepath.Join(g.root, g.rival.name) }
 
 func (g *group) memberName(rank int) string { return g.rival.kind + "-" + strconv.Itoa(rank) }
 
-// start starts members, as their first or next processes.
+// start starts the next processes of these members.
 func (g *group) start(ranks ...int) (err error) {
 	for _, rank := range ranks {
 		g.lives[rank]++
@@ -58,8 +58,7 @@ func (g *group) start(ranks ...int) (err error) {
 	return nil
 }
 
-// formed waits until every member has had partitions, and so each has one: a fair
-// start.
+// formed waits until every member has got a partition, so that all start from the same state.
 func (g *group) formed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, formWithin)
 	defer cancel()
@@ -83,7 +82,7 @@ func (g *group) formed(ctx context.Context) error {
 func hasPartitions(path string) (bool, error) {
 	r, err := report.OpenJournal(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil // it is starting
+		return false, nil // it has not written a journal yet
 	}
 	if err != nil {
 		return false, err
@@ -92,7 +91,7 @@ func hasPartitions(path string) (bool, error) {
 	for {
 		e, err := r.Next()
 		if err != nil {
-			return false, nil // no more yet
+			return false, nil // the rest is not written yet
 		}
 		if e.Kind == report.Ready {
 			return true, nil
@@ -104,8 +103,8 @@ func (g *group) journal(rank int) string {
 	return filepath.Join(g.journals(), fmt.Sprintf(journalName, rank, g.lives[rank]))
 }
 
-// killMembers kills what stands, in each group, for what was just killed in ours,
-// and returns what starts it again.
+// killMembers kills the members of each group that correspond to the trainers just killed. It returns the
+// function that starts them again.
 func (k *killer) killMembers(ranks ...int) (again func() error, err error) {
 	killed := map[*group][]report.Kill{}
 	for _, g := range k.groups {
@@ -136,13 +135,13 @@ func (k *killer) killMembers(ranks ...int) (again func() error, err error) {
 	}, nil
 }
 
-// note writes kills down beside the group's journals.
+// note writes kills into the folder of the group's journals.
 func (g *group) note(kills ...report.Kill) error {
 	g.kills = append(g.kills, kills...)
 	return writeKills(g.journals(), g.kills)
 }
 
-// ended is the error of a member that has ended by itself, nil if none has.
+// ended is the error of a member that has ended by itself. nil: none has.
 func (g *group) ended() error {
 	for _, p := range g.members {
 		if p.Ended() {

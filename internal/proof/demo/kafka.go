@@ -23,13 +23,12 @@ var kafkaQueue = queue{
 		{name: "group", kind: "consumer", title: "consumer group",
 			about: "confluent-kafka, one consumer group, automatic commits (librdkafka's defaults, but " + sessionTimeout + ")"},
 		{name: "careful", kind: "careful", title: "commits by hand", args: []string{"--commit", "each"},
-			about: "the same with enable.auto.commit=false, and a synchronous commit behind each batch that is learned"},
+			about: "the same with enable.auto.commit=false, and a synchronous commit after each batch that is learned"},
 	},
 }
 
-// sessionTimeout is the one setting of the consumer group that is not the
-// library's default: with 45 s, whoever kills a consumer waits that long for its
-// partitions, and this is a demo of a minute.
+// sessionTimeout is the only setting of the consumer group that differs from the library's default. With
+// the default of 45 s, the partitions of a killed consumer wait that long, and the demo takes a minute.
 const sessionTimeout = "session.timeout.ms=6000"
 
 type kafkaBroker struct{ *testbroker.Broker }

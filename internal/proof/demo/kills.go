@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-// step of a plan: who is killed when this share of the records is applied.
+// step is one step of a plan: what to kill when this share of the records is applied.
 type step struct {
 	share float64
 	kill  func(*killer, context.Context) error
@@ -24,8 +24,8 @@ var (
 		{0.45, (*killer).killAgent},
 		{0.70, (*killer).killMaster},
 	}
-	// The rivals lose the same trainers at the same moments, and the broker. Agents and
-	// masters they have none.
+	// The consumer groups lose the same trainers at the same moments, and the broker. They have no agents and
+	// no master.
 	topicPlan = []step{
 		{0.12, killTrainer(1)},
 		{0.27, killTrainer(2)},
@@ -37,30 +37,29 @@ var (
 
 const (
 	victimAgent  = 1                       // holds trainers 2 and 3
-	trainerPause = 2500 * time.Millisecond // long enough for others to want its rows
+	trainerPause = 2500 * time.Millisecond // long enough for other trainers to ask for its rows
 	restartPause = 300 * time.Millisecond
-	patience     = 6 * time.Second // how long a release is waited for: session TTL and more
+	patience     = 6 * time.Second // how long to wait for a release: a session's TTL and more
 )
 
-// killer carries out the plan and keeps the record of it.
+// killer carries out the plan and records the kills.
 type killer struct {
 	team   *team
 	tell   *story
 	books  *ledger
 	plan   []step
 	topic  *topic   // nil: files are read
-	groups []*group // none: nobody to compare with
+	groups []*group // none: no groups to compare with
 	kills  []report.Kill
-	ends   []report.Kill // of trainers that gave up by themselves
+	ends   []report.Kill // trainers that gave up by themselves
 }
 
-// maxGaveUp: where a machine stands still for longer than a session lives (a
-// laptop that sleeps, a frozen container), trainers rightly end. Each is started
-// again so often.
+// maxGaveUp is how often each trainer is started again after it gave up. If a machine stands still for
+// longer than a session lives (a laptop that sleeps, a frozen container), trainers rightly give up.
 const maxGaveUp = 3
 
-// startAgain follows a trainer that has given up with its next process. It counts
-// as killed: what it had in hand may come again.
+// startAgain starts the next process of a trainer that gave up. The old one counts as killed: batches in
+// its hands may come again.
 func (k *killer) startAgain(rank int) error {
 	p := k.team.trainers[rank]
 	k.team.gaveUp[rank]++
@@ -75,8 +74,8 @@ func (k *killer) startAgain(rank int) error {
 	return k.write()
 }
 
-// next carries out what is due at this share of the records. Each kill is done,
-// with its successor at work, before the next one.
+// next kills what is due at this share of the records. It returns when the successor works, so kills do
+// not overlap.
 func (k *killer) next(ctx context.Context, share float64) error {
 	if done := len(k.kills); done < len(k.plan) && share >= k.plan[done].share {
 		return k.plan[done].kill(k, ctx)
@@ -125,7 +124,7 @@ func (k *killer) killTrainer(ctx context.Context, rank int) error {
 			}
 		}
 	}
-	// Its agent may be killed next, and a program that starts meanwhile waits only 5 s for it.
+	// The plan may kill its agent next. A program that starts then waits only 5 s for the agent.
 	if err := k.team.trainerReads(ctx, k.books, rank); err != nil {
 		return err
 	}
@@ -153,8 +152,7 @@ func (k *killer) killAgent(ctx context.Context) error {
 	}
 	kill := report.Kill{What: "agent", Name: p.Name, PID: p.Pid(), At: at}
 	k.tell.say("SIGKILL to %s (process %d), which held %d leases for trainers 2 and 3", p.Name, p.Pid(), len(held))
-	// Its rows count as released only until it is back: later they may be stolen
-	// from it, which is another thing.
+	// Wait for a release only until the agent is back: later its rows may be stolen, which is no release.
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	released := k.watchRelease(watching, held, mine)
@@ -202,7 +200,7 @@ func (k *killer) killMaster(ctx context.Context) error {
 	if err := answer(ctx, k.team.master, k.books.waitForMaster); err != nil {
 		return err
 	}
-	// A grant, and no re-assertion: nobody held these records before.
+	// Look for a grant, not a re-assertion: a lease of records that nobody held before the kill.
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	kill.Released = k.books.firstGrant(waiting, func(l lease) bool { return !overlapsAny(l, held) })
@@ -214,7 +212,7 @@ func (k *killer) killMaster(ctx context.Context) error {
 	return k.note(kill)
 }
 
-// heldBy asks what is leased now.
+// heldBy gives the leases now that match.
 func (k *killer) heldBy(ctx context.Context, by func(lease) bool) ([]lease, error) {
 	all, err := k.books.leases(ctx)
 	var held []lease
@@ -226,12 +224,11 @@ func (k *killer) heldBy(ctx context.Context, by func(lease) bool) ([]lease, erro
 	return held, err
 }
 
-// watchRelease answers when a record of held was first seen in another lease
-// than its holder's, 0 if that is not seen in time. The master's own State
-// is asked every 10 ms.
+// watchRelease sends the time at which a record of held was first seen in a lease of another holder, or 0
+// if that does not happen in time. It asks the master every 10 ms.
 func (k *killer) watchRelease(ctx context.Context, held []lease, holder func(lease) bool) <-chan int64 {
 	released := make(chan int64, 1)
-	go func() { // ends with ctx, or when patience does
+	go func() { // ends with ctx, or after patience
 		ctx, stop := context.WithTimeout(ctx, patience)
 		defer stop()
 		if len(held) == 0 {
@@ -245,7 +242,7 @@ func (k *killer) watchRelease(ctx context.Context, held []lease, holder func(lea
 	return released
 }
 
-// isOneOf: the same lease, which a dead process may still be shown to hold.
+// isOneOf reports whether l is one of held. The master may still show it as held by a dead process.
 func isOneOf(l lease, held []lease) bool {
 	return slices.ContainsFunc(held, func(h lease) bool { return h.token == l.token })
 }
@@ -254,7 +251,7 @@ func overlapsAny(l lease, held []lease) bool {
 	return slices.ContainsFunc(held, l.overlaps)
 }
 
-// note writes the kills down beside the journals, for the report.
+// note adds a kill to the file beside the journals, which the report reads.
 func (k *killer) note(kill report.Kill) error {
 	k.kills = append(k.kills, kill)
 	return k.write()

@@ -16,13 +16,12 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// poll is how often the master is asked while a release is measured: the
-// resolution of release_ms.
+// poll is how often the master is asked while a release is measured. It is the resolution of release_ms.
 const poll = 10 * time.Millisecond
 
 const applyWithin = 2 * time.Minute
 
-// ledger asks the master what any tool may ask.
+// ledger asks the master questions that any tool may ask.
 type ledger struct {
 	conn *grpc.ClientConn
 	api  headracev1.DatasetsClient
@@ -35,7 +34,7 @@ func newLedger(address, state string) (*ledger, error) {
 	}
 	conn, err := grpc.NewClient(address,
 		grpc.WithTransportCredentials(creds),
-		grpc.WithConnectParams(grpc.ConnectParams{ // a master that was killed is back soon
+		grpc.WithConnectParams(grpc.ConnectParams{ // a killed master is back soon
 			Backoff:           backoff.Config{BaseDelay: poll, Multiplier: 1.2, MaxDelay: 5 * poll},
 			MinConnectTimeout: time.Second,
 		}))
@@ -62,8 +61,7 @@ func (l *ledger) waitForAgent(ctx context.Context, name string, pid int) error {
 	})
 }
 
-// waitForTrainer returns when process pid of a rank has read something, so that its start is
-// behind it.
+// waitForTrainer returns when process pid of a rank has read something, so it has finished its start.
 func (l *ledger) waitForTrainer(ctx context.Context, rank, pid int) error {
 	return l.waitFor(ctx, func(job *headracev1.JobReply) bool {
 		return slices.ContainsFunc(job.Workers, func(w *headracev1.WorkerState) bool {
@@ -72,7 +70,7 @@ func (l *ledger) waitForTrainer(ctx context.Context, rank, pid int) error {
 	})
 }
 
-// waitFor returns when the job is as it is to be.
+// waitFor returns when `is` is true of the job.
 func (l *ledger) waitFor(ctx context.Context, is func(*headracev1.JobReply) bool) error {
 	for {
 		job, err := l.api.Job(ctx, &headracev1.JobRequest{}, grpc.WaitForReady(true))
@@ -85,8 +83,8 @@ func (l *ledger) waitFor(ctx context.Context, is func(*headracev1.JobReply) bool
 	}
 }
 
-// apply tries until the source answers: a broker that has just started, on a busy
-// machine, may need longer than the master waits for it.
+// apply tries until the source answers: on a busy machine a broker that has just started may need longer
+// than the master waits for it.
 func (l *ledger) apply(ctx context.Context, yaml string) error {
 	again, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
@@ -98,21 +96,21 @@ func (l *ledger) apply(ctx context.Context, yaml string) error {
 	}
 }
 
-// settled returns how much of the dataset is settled, of how much, in bytes of
-// files and records of a topic; -1: nobody knows.
+// settled returns how much of the dataset is settled, of how much: bytes of files, or records of a topic.
+// -1: it is not known.
 func (l *ledger) settled(ctx context.Context) (settled, listed int64, err error) {
 	d, err := l.api.Describe(ctx, &headracev1.DescribeRequest{Name: datasetName})
 	if err != nil {
 		return 0, 0, err
 	}
 	c := d.GetCounts()
-	if d.Unit == "entries" { // nobody knows how many records they hold before they are read
+	if d.Unit == "entries" { // how many records they hold is not known before they are read
 		return d.GetRecords().GetRows(), -1, nil
 	}
 	return c.GetSettled(), c.GetListed(), nil
 }
 
-// lease is what the master says of one lease.
+// lease is one lease, as the master describes it.
 type lease struct {
 	partition, pass uint32
 	segment         int64
@@ -145,15 +143,14 @@ func (l *ledger) leases(ctx context.Context) ([]lease, error) {
 	}
 }
 
-// overlaps: both hold a record of the other.
+// overlaps reports whether two leases share a record.
 func (a lease) overlaps(b lease) bool {
 	return a.partition == b.partition && a.pass == b.pass && a.segment == b.segment &&
 		a.prefix < b.end && b.prefix < a.end
 }
 
-// firstGrant polls until isNew says of a lease that it is the one waited for,
-// and returns when that was seen; 0 if ctx ended before. Masters that do not
-// answer are asked again.
+// firstGrant asks until a lease is new by isNew, and returns the time at which it was seen. It returns 0
+// if ctx ended before. It goes on asking if the master does not answer.
 func (l *ledger) firstGrant(ctx context.Context, isNew func(lease) bool) int64 {
 	for {
 		all, err := l.leases(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-// What a demo can read.
+// The kinds of input of a demo.
 const (
 	Files    = "files"
 	Kafka    = "kafka"
@@ -19,8 +19,8 @@ const (
 )
 
 const (
-	groupQuiet = 30 * time.Second // without one more row, a consumer group is given up
-	askGroup   = time.Second      // how often it is asked whether it is done
+	groupQuiet = 30 * time.Second // if a consumer group learns nothing for so long, we do not wait for it
+	askGroup   = time.Second      // how often the broker is asked whether a group is done
 )
 
 func (o Options) firstLine() string {
@@ -33,8 +33,8 @@ func (o Options) firstLine() string {
 	return "Headrace: four trainers learn from a topic while it is written. A trainer, an agent, the master and the broker will be killed."
 }
 
-// startLive starts the team, the consumer groups, and then the producer: nobody
-// finds a record that lay there before.
+// startLive starts the team and the consumer groups, and after them the producer: no group finds records
+// that were there before.
 func (k *killer) startLive(ctx context.Context, o Options, m *clicklog.Manifest) (err error) {
 	if err := k.team.startAll(ctx, k.books); err != nil {
 		return err
@@ -69,7 +69,7 @@ type groupWatch struct {
 	asked time.Time
 }
 
-// groupWatches are those of all groups.
+// groupWatches follow all consumer groups.
 type groupWatches []*groupWatch
 
 func (all groupWatches) close() {
@@ -87,7 +87,7 @@ func (all groupWatches) look() error {
 	return nil
 }
 
-// besides is what progress shows behind ours.
+// besides is the part of the progress line after ours.
 func (k *killer) besides(groups groupWatches) string {
 	var b strings.Builder
 	if k.topic != nil {
@@ -99,8 +99,8 @@ func (k *killer) besides(groups groupWatches) string {
 	return b.String()
 }
 
-// live says whether all is over: every record is in our model, and each consumer group
-// has either got as far or says that it is done.
+// live reports whether the demo is over: every record is in our model, and each consumer group has learned
+// all records, or has committed all, or is not waited for any more.
 func (k *killer) live(ctx context.Context, w *watch, groups groupWatches) (bool, error) {
 	if err := k.topic.failed(); err != nil {
 		return false, err
@@ -117,14 +117,14 @@ func (k *killer) live(ctx context.Context, w *watch, groups groupWatches) (bool,
 	return over, nil
 }
 
-// over says whether a consumer group has learned all, or learns no more.
+// over reports whether a consumer group has learned all records or will learn no more.
 func (k *killer) over(ctx context.Context, g *groupWatch) bool {
 	if g.done || g.all() {
 		return true
 	}
 	quiet := time.Since(g.changed)
 	if quiet > groupQuiet {
-		k.tell.say("%s has learned nothing for %v and is not waited for", g.group.rival.title, groupQuiet)
+		k.tell.say("%s has learned nothing for %v: the demo does not wait for it", g.group.rival.title, groupQuiet)
 		g.done = true
 	} else if quiet > askGroup && time.Since(g.asked) > askGroup {
 		g.asked = time.Now()
@@ -133,8 +133,8 @@ func (k *killer) over(ctx context.Context, g *groupWatch) bool {
 	return g.done
 }
 
-// settled asks the master how much of the dataset is settled, of how much; of a
-// topic, when the last steps had time to get there.
+// settled asks the master how much of the dataset is settled, of how much. With a topic it waits until
+// the last steps have reached the master.
 func (k *killer) settled(ctx context.Context, records int64) (settled, listed int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

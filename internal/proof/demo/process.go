@@ -16,11 +16,11 @@ import (
 
 // process is one process of the job.
 type process struct {
-	*child.Process        // its name as in "trainer 1"
+	*child.Process        // its name is for example "trainer 1"
 	kind           string // trainer | agent | master
 }
 
-// processes keeps all that were ever started, to end and to bill them.
+// processes knows all processes that were ever started, to end them and to add up their CPU time.
 type processes struct {
 	mu  sync.Mutex
 	all []*process
@@ -54,11 +54,11 @@ func (p *process) died() error {
 	return fmt.Errorf("%s ended by itself (%s); the end of its output:\n    %s", p.Name, how, bytes.Join(lines, []byte("\n    ")))
 }
 
-// givenUp matches what a trainer says that was right to end: its own watchdog or
-// its agent ended it, or it was told that its rows are with others.
+// givenUp matches the last line of a trainer that was right to end: its watchdog or its agent ended it, or
+// it was told that its rows were granted to others.
 var givenUp = regexp.MustCompile(`(?m)^(?:headrace: (the agent .+)|headrace\S*\.Fenced: (.+))$`)
 
-// gaveUp is why p, which has ended by itself, had to; "": it had not.
+// gaveUp is the reason why p was right to end. "": it had no such reason.
 func (p *process) gaveUp() string {
 	text, _ := os.ReadFile(p.Log)
 	all := givenUp.FindAllSubmatch(text[min(p.From, int64(len(text))):], -1)
@@ -69,8 +69,8 @@ func (p *process) gaveUp() string {
 	return string(last[1]) + string(last[2])
 }
 
-// stop asks every process of a kind that still runs to end, and kills the group
-// of what has not ended within grace.
+// stop asks every process of a kind to end. It kills the group of each that has not ended within grace,
+// and returns their names.
 func (ps *processes) stop(kind string, grace time.Duration) (late []string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -108,7 +108,7 @@ var closed = func() <-chan time.Time {
 	return c
 }()
 
-// cpu is the CPU time of the ended processes of a kind.
+// cpu is the CPU time of the processes of a kind that have ended.
 func (ps *processes) cpu(kind string) (used time.Duration) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -120,8 +120,7 @@ func (ps *processes) cpu(kind string) (used time.Duration) {
 	return used
 }
 
-// checkPython finds the interpreter, and says what to do when it cannot run the
-// trainers.
+// checkPython finds the interpreter. Its error says what to do if it cannot run the trainers.
 func checkPython(python string) (path, version string, err error) {
 	path, err = exec.LookPath(python)
 	if err == nil {
@@ -140,12 +139,12 @@ func checkPython(python string) (path, version string, err error) {
 	return path, string(bytes.TrimSpace(out)), nil
 }
 
-// checkGroup: the consumer group's trainers need one more package.
+// checkGroup checks that the interpreter has the package that the consumer group's trainers need.
 func checkGroup(python string, q queue) error {
 	out, err := exec.Command(python, "-c", "import "+q.module).CombinedOutput()
 	if err == nil {
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	return fmt.Errorf("%[1]s cannot run the consumer group: %[2]s; install %[3]s into it (pip install %[3]s), or say --no-group", python, lines[len(lines)-1], q.pip)
+	return fmt.Errorf("%[1]s cannot run the consumer group: %[2]s; install %[3]s into it (pip install %[3]s), or use --no-group", python, lines[len(lines)-1], q.pip)
 }

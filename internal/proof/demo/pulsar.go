@@ -34,7 +34,7 @@ func (b pulsarBroker) createTopic(ctx context.Context, name string, partitions i
 func (b pulsarBroker) where() string     { return b.URL() }
 func (b pulsarBroker) partition() string { return "%s-partition-%d" }
 
-// places: offsets say entry and message; the writer has put a record's number in its
+// places: offsets in Pulsar name entry and message. So the writer puts the number of a record in its
 // partition into its key.
 func (b pulsarBroker) places() string {
 	return `    - {name: place, path: "$key", dtype: int64}

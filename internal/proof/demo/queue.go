@@ -7,61 +7,59 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/produce"
 )
 
-// queue is a kind of broker that a demo can read a topic of, beside the vendor's own
-// consumers.
+// queue is a kind of broker. The demo can read a topic of it, and compare with the vendor's own consumers.
 type queue struct {
 	name  string // "Apache Kafka 4.1.1"
 	start func(context.Context) (broker, error)
 
-	// The rivals: what their trainers import, and how that is installed; the program; and
-	// the ways in which it is run, at the same time.
+	// The consumer groups to compare with: the Python module that their trainers import, the package to
+	// install for it, the program, and the ways in which it runs at the same time.
 	module, pip string
 	program     []byte
 	rivals      []rival
 }
 
-// rival is one consumer group that is compared with.
+// rival is one consumer group to compare with.
 type rival struct {
-	name  string   // of its journals' folder, and at the broker
+	name  string   // of the folder of its journals, and of the group at the broker
 	kind  string   // of its processes
-	title string   // of its column in the report
-	about string   // what it is, with its settings
-	args  []string // of its trainers, beside those that all have
+	title string   // title of its column in the report
+	about string   // what it is and how it is set
+	args  []string // arguments of its trainers, after those that all have
 }
 
-// queues are by --source. A new kind is one entry here and one file.
+// queues are the kinds of brokers, by --source. Add a kind with one entry here and one file.
 var queues = map[string]queue{Kafka: kafkaQueue, Pulsar: pulsarQueue, RocketMQ: rocketmqQueue}
 
-// broker is one that runs, and is killed and started again on the same folder.
+// broker is a broker that runs. It can be killed and started again on the same folder.
 type broker interface {
 	Start(ctx context.Context) error
 	Kill() error
 	Close() error
 	PID() int
 
-	// createTopic makes an empty topic.
+	// createTopic creates an empty topic.
 	createTopic(ctx context.Context, name string, partitions int) error
 	// where is its address, for people.
 	where() string
-	// partition is the format of the names that readers give a topic's partitions, of
-	// its name and a number.
+	// partition is the format of the names that readers give to partitions, from the topic's name and
+	// a number.
 	partition() string
-	// writer writes to the topic, each record once.
+	// writer opens a writer to the topic, which writes each record once.
 	writer(topic string) (produce.Writer, error)
-	// source is the source's part of the dataset's spec, to be read from the earliest on
-	// and without an end.
+	// source is the source's part of the dataset's spec. It reads from the earliest record on, without
+	// an end.
 	source(topic string) string
-	// places is the column that says where a record lies, where offsets do not; "" else.
+	// places is the column that holds the place of a record, if offsets do not say it; else "".
 	places() string
-	// group are arguments of a rival's trainers: where the topic is, and how a group with
-	// that name reads it.
+	// group gives the arguments with which the trainers of a group find the topic and the group.
 	group(topic, name string) []string
-	// groupDone says whether the group has told the broker that it is done with every
-	// record; false while nobody answers.
+	// groupDone reports whether the group has told the broker that it is done with every record. It is
+	// false if the broker does not answer.
 	groupDone(ctx context.Context, topic, name string, heads []int64) bool
 }
 
-// live says whether a source is a topic that is written meanwhile.
+// live reports whether a source is a topic that is written while it is read.
 func live(source string) bool {
 	_, ok := queues[source]
 	return ok

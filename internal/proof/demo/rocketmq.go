@@ -44,7 +44,7 @@ func (b rocketmqBroker) source(topic string) string {
 func (b rocketmqBroker) group(topic, name string) []string {
 	us, err := os.Executable()
 	if err != nil {
-		us = "headrace" // Run has asked before, and has ended if there is none
+		us = "headrace" // without an executable, Run has already ended
 	}
 	return []string{"--consumer", fmt.Sprintf("'%s' demo push-consumer", us), "--name-server", b.NameServer(), "--topic", topic, "--broker", b.Name(), "--group", name}
 }

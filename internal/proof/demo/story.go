@@ -10,17 +10,17 @@ import (
 	"golang.org/x/term"
 )
 
-// quiet is how often progress is printed where it cannot be repainted.
+// quiet is how often progress is printed if the output is not a terminal.
 const quiet = 5 * time.Second
 
-// story narrates. Safe for concurrent use.
+// story prints the output. It is safe for concurrent use.
 type story struct {
 	mu       sync.Mutex
 	out      io.Writer
 	start    time.Time
 	terminal bool
 	width    int
-	painted  bool // the last line is progress
+	painted  bool // the last line is a progress line
 	printed  time.Time
 }
 
@@ -51,7 +51,7 @@ func (s *story) plain(write func(io.Writer)) {
 	write(s.out)
 }
 
-// progress repaints the last line; elsewhere it prints one every few seconds.
+// progress repaints the last line of a terminal. Elsewhere it prints a line every few seconds.
 func (s *story) progress(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,10 +22,10 @@ const (
 	journalName = "trainer-%d-%d.journal" // rank, incarnation
 )
 
-// fileRates are 10:10:10:1.
+// fileRates are in the ratio 10:10:10:1.
 var fileRates = [trainers]float64{15_000, 15_000, 15_000, 1_500}
 
-// folders of a run; sockets lie apart, because their paths must be short.
+// folders of a run. The sockets have a folder elsewhere, because their paths must be short.
 type folders struct {
 	root, log, truth, journals, state, outputs, sockets, model string
 }
@@ -45,7 +45,7 @@ func makeFolders(root string) (folders, error) {
 	if err != nil {
 		return f, err
 	}
-	// The model is memory that outlives its trainers, so it lies in memory.
+	// The model must outlive the trainers; it is a file in memory.
 	f.model = filepath.Join(f.sockets, "model")
 	if dir, err := os.MkdirTemp("/dev/shm", "headrace-demo-"); err == nil {
 		f.model = filepath.Join(dir, "model")
@@ -53,10 +53,10 @@ func makeFolders(root string) (folders, error) {
 	return f, os.WriteFile(filepath.Join(root, "train.py"), clicks.Trainer, 0o600)
 }
 
-// remove what must never stay; the root belongs to whoever chose it.
+// remove removes the sockets and models. The root folder is removed by its owner.
 func (f folders) remove() {
 	_ = os.RemoveAll(f.sockets)
-	models, _ := filepath.Glob(f.model + "*") // ours and the groups'
+	models, _ := filepath.Glob(f.model + "*") // also those of the consumer groups
 	for _, m := range models {
 		_ = os.Remove(m)
 	}
@@ -69,17 +69,17 @@ type team struct {
 	processes
 	binary, python string
 	address        string            // of the master
-	rates          [trainers]float64 // rows/s that the trainers are paced to
-	maxWait        time.Duration     // for a full batch; 0: for ever
+	rates          [trainers]float64 // rows/s of the trainers' paces
+	maxWait        time.Duration     // how long to wait for a full batch; 0: for ever
 	dataset        string            // its spec
 	master         *process
 	agents         [agents]*process
 	trainers       [trainers]*process
 	lives          [trainers]int
-	gaveUp         [trainers]int // how often each has ended by itself
+	gaveUp         [trainers]int // how often each trainer has given up
 }
 
-// freeAddress finds a port for the master that it can come back to.
+// freeAddress finds a port for the master. A master that starts again uses the same one.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *team) startAgent(k int) (err error) {
 
 func agentName(k int) string { return "agent-" + strconv.Itoa(k+1) }
 
-// agentOf says on which agent a rank trains.
+// agentOf is the agent of a rank.
 func agentOf(rank int) int { return rank / (trainers / agents) }
 
 func (t *team) startTrainer(rank int) (err error) {
@@ -130,8 +130,8 @@ func (t *team) startTrainer(rank int) (err error) {
 
 func trainerName(rank int) string { return "trainer-" + strconv.Itoa(rank) }
 
-// startAll starts master, agents, dataset and trainers, each when the one
-// before it answers.
+// startAll starts master, agents, dataset and trainers. It waits until each answers before it starts the
+// next.
 func (t *team) startAll(ctx context.Context, l *ledger) error {
 	if err := t.startMaster(); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (t *team) agentAnswers(ctx context.Context, l *ledger, k int, p *process) e
 	return answer(ctx, p, func(ctx context.Context) error { return l.waitForAgent(ctx, agentName(k), p.Pid()) })
 }
 
-// trainerReads waits until the process of a rank has read something. If that ends first, whoever
-// looks after the team says what it means.
+// trainerReads waits until the process of a rank has read something, or has ended. follow judges such an
+// end.
 func (t *team) trainerReads(ctx context.Context, l *ledger, rank int) error {
 	p := t.trainers[rank]
 	ctx, cancel := context.WithCancel(ctx)
@@ -180,10 +180,10 @@ func (t *team) trainerReads(ctx context.Context, l *ledger, rank int) error {
 	}
 }
 
-// answersWithin ends a hang: on a busy machine a start takes long.
+// answersWithin only ends a hang: on a busy machine a start takes long.
 const answersWithin = 2 * time.Minute
 
-// answer waits until wait returns, p has ended, or it took too long.
+// answer returns when wait does. It is an error if p ends before, or if it takes too long.
 func answer(ctx context.Context, p *process, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -200,7 +200,7 @@ func answer(ctx context.Context, p *process, wait func(context.Context) error) e
 	}
 }
 
-// datasetYAML is what a user would write for the log.
+// datasetYAML is the spec that a user would write for the log.
 func datasetYAML(root string) string {
 	return fmt.Sprintf(`name: %s
 files: {root: %q, paths: ["*.tsv"]}

@@ -12,33 +12,32 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-// The topic, and how fast its records come: half of what the trainers can do, so
-// that they catch up after a kill.
+// The topic, and the rate of its records: half of what the trainers can read, so that they catch up after
+// a kill.
 const (
 	topicName   = "clicks"
 	partitions  = 4
-	stripe      = 128 // records that a partition gets at once
+	stripe      = 128 // records that one partition gets in a row
 	producedPer = 10_000.0
-	groupNames  = "plain-trainers-" // at the broker, before a rival's name
-	// Nobody says that a record is the last one, so the last batch is not full. The
-	// consumer groups' trainers wait as long.
+	groupNames  = "plain-trainers-" // begins a group's name at the broker
+	// No record is known to be the last one, so the last batch is not full. The trainers of the
+	// consumer groups wait as long for a full batch.
 	topicMaxWait = time.Second
 )
 
-// topicRates: a consumer group gives each consumer the same share whatever its
-// speed, so beside one all trainers are equal.
+// topicRates are equal, because a consumer group gives each consumer the same share, whatever its speed.
 var topicRates = [trainers]float64{5_000, 5_000, 5_000, 5_000}
 
-// topic is the broker of a demo that reads a topic, and who writes to it.
+// topic is the broker of a demo that reads a topic, and the producer.
 type topic struct {
 	queue    queue
 	broker   broker
 	producer *produce.Producer
 	stop     context.CancelFunc
-	produced chan error // one value: how the producer has ended
+	produced chan error // gets one value: the producer's error, or nil
 }
 
-// startTopic starts a broker of the demo's own with an empty topic.
+// startTopic starts a broker for the demo, with an empty topic.
 func startTopic(ctx context.Context, s *story, q queue) (*topic, error) {
 	s.say("starting %s on this machine, one broker in a folder of its own ...", q.name)
 	b, err := q.start(ctx)
@@ -52,7 +51,7 @@ func startTopic(ctx context.Context, s *story, q queue) (*topic, error) {
 	return &topic{queue: q, broker: b, stop: func() {}}, nil
 }
 
-// produce begins to write the log into the topic.
+// produce starts to write the log into the topic.
 func (t *topic) produce(ctx context.Context, dirs folders, m *clicklog.Manifest) error {
 	if err := m.SetTopic(dirs.log, dirs.truth, clicklog.Topic{Name: topicName, Partitions: partitions, Stripe: stripe, Format: t.broker.partition()}); err != nil {
 		return err
@@ -68,7 +67,7 @@ func (t *topic) produce(ctx context.Context, dirs folders, m *clicklog.Manifest)
 	return nil
 }
 
-// failed is why the producer has ended early, nil if it has not.
+// failed is the error of a producer that has ended early. nil: it has not.
 func (t *topic) failed() error {
 	select {
 	case err := <-t.produced:
@@ -90,7 +89,7 @@ func (t *topic) close() error {
 	return t.broker.Close()
 }
 
-// groupDone says whether a rival has told the broker that it is done.
+// groupDone reports whether a group has told the broker that it is done.
 func (t *topic) groupDone(ctx context.Context, r rival, records int) bool {
 	return t.broker.groupDone(ctx, topicName, groupNames+r.name, t.producer.Manifest.Topic.Heads(records))
 }

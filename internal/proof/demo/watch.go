@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-// watch reads the journals while they are written: progress that needs no master.
+// watch reads the journals while they are written: progress that does not need the master.
 type watch struct {
 	dir      string
 	truth    *clicklog.Truth
@@ -18,7 +18,7 @@ type watch struct {
 	in       []bool // which records are in the model
 	distinct int    // how many of them
 
-	applied [trainers]int // rows by rank, all incarnations
+	applied [trainers]int // rows by rank, in all its processes
 	rates   [trainers]float64
 	changed time.Time // when a row was last applied
 
@@ -29,7 +29,7 @@ type watch struct {
 type watched struct {
 	*report.Follower
 	rank    int
-	batches int // so many are counted
+	batches int // how many of its batches are counted
 }
 
 func newWatch(dir string, truth *clicklog.Truth) *watch {
@@ -67,7 +67,7 @@ func (w *watch) follow(path string) error {
 	if !ok {
 		var rank, life int
 		if _, err := fmt.Sscanf(filepath.Base(path), journalName, &rank, &life); err != nil || rank < 0 || rank >= trainers {
-			return fmt.Errorf("%s is not a journal of ours", path)
+			return fmt.Errorf("%s is not named like a trainer's journal", path)
 		}
 		f, err := report.Follow(path, w.truth)
 		if err != nil {
@@ -93,13 +93,13 @@ func (w *watch) follow(path string) error {
 	return nil
 }
 
-// share of the records that are in the model.
+// share is the share of records that are in the model.
 func (w *watch) share() float64 { return float64(w.distinct) / float64(w.truth.Records) }
 
-// all records are in the model.
+// all reports whether all records are in the model.
 func (w *watch) all() bool { return w.distinct == w.truth.Records }
 
-// line shows it; what comes last is cut off on a narrow terminal.
+// line is the progress line. On a narrow terminal its end is cut off.
 func (w *watch) line(besides string) string {
 	var b strings.Builder
 	for k := range w.applied {

@@ -10,12 +10,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// CreateTopic returns when every partition has a leader that answers.
+// CreateTopic creates a topic and returns when every partition has a leader that answers.
 func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int, config map[string]string) error {
 	return b.createTopic(ctx, kafkago.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}, partitions, config)
 }
 
-// CreateTopicOn says which brokers have each partition, its leader first.
+// CreateTopicOn says which brokers have each partition. The first one is its leader.
 func (b *Broker) CreateTopicOn(ctx context.Context, name string, replicas [][]int, config map[string]string) error {
 	t := kafkago.TopicConfig{Topic: name, NumPartitions: -1, ReplicationFactor: -1}
 	for i, r := range replicas {
@@ -41,7 +41,7 @@ func (b *Broker) createTopic(ctx context.Context, t kafkago.TopicConfig, partiti
 	return b.waitForTopic(ctx, name, partitions)
 }
 
-// AddPartitions makes a topic have that many.
+// AddPartitions adds partitions to a topic until it has `partitions`.
 func (b *Broker) AddPartitions(ctx context.Context, name string, partitions int) error {
 	client, done := b.Client()
 	defer done()
@@ -64,7 +64,7 @@ func (b *Broker) waitForTopic(ctx context.Context, name string, partitions int) 
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
-		client, done := b.Client() // a new one has no old layout
+		client, done := b.Client() // an old client may know an old layout
 		err := b.leads(ctx, client, ask)
 		done()
 		if err == nil {
@@ -89,7 +89,7 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
 	return res.Errors[name]
 }
 
-// DeleteRecords moves a partition's log start to offset; -1 is its head.
+// DeleteRecords deletes the records of a partition below offset; -1 deletes all.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int, offset int64) error {
 	tr := &kafkago.Transport{}
 	defer tr.CloseIdleConnections()
@@ -102,7 +102,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int,
 	}
 	topics := res.(*deleteResponse).Topics
 	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
-		return errors.New("deleting records: no answer for the partition")
+		return errors.New("deleting records: the broker's answer does not have the partition")
 	}
 	if code := topics[0].Partitions[0].ErrorCode; code != 0 {
 		return fmt.Errorf("deleting records of %s/%d below %d: %w", topic, partition, offset, kafkago.Error(code))
@@ -110,7 +110,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int,
 	return nil
 }
 
-// kafka-go has no messages for DeleteRecords; these are its v0.
+// kafka-go does not know DeleteRecords; these are the messages of its version 0.
 type (
 	deleteRequest struct {
 		Topics  []deleteTopic `kafka:"min=v0,max=v0"`
@@ -142,7 +142,7 @@ type (
 func (*deleteRequest) ApiKey() protocol.ApiKey  { return protocol.DeleteRecords }
 func (*deleteResponse) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
 
-// Broker: there is only one.
+// Broker: a test broker is the only one, so it gets the request.
 func (*deleteRequest) Broker(c protocol.Cluster) (protocol.Broker, error) {
 	for _, b := range c.Brokers {
 		return b, nil
@@ -152,10 +152,9 @@ func (*deleteRequest) Broker(c protocol.Cluster) (protocol.Broker, error) {
 
 func init() { protocol.Register(&deleteRequest{}, &deleteResponse{}) }
 
-// Leader is the broker that leads a partition, 0 if there is none now, and the
-// replicas that are in sync.
+// Leader is the broker that leads a partition (0 if none does now) and the replicas that are in sync.
 func (b *Broker) Leader(ctx context.Context, topic string, partition int) (leader int, inSync []int, err error) {
-	client, done := b.Client() // a new one has no old layout
+	client, done := b.Client() // an old client may know an old layout
 	defer done()
 	meta, err := client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
 	if err != nil {
@@ -171,5 +170,5 @@ func (b *Broker) Leader(ctx context.Context, topic string, partition int) (leade
 			}
 		}
 	}
-	return 0, nil, fmt.Errorf("%s/%d is not known", topic, partition)
+	return 0, nil, fmt.Errorf("the broker does not know %s/%d", topic, partition)
 }

@@ -12,13 +12,12 @@ import (
 
 const (
 	askAgain      = 50 * time.Millisecond
-	answersWithin = 5 * time.Second // else the broker is asked again
+	answersWithin = 5 * time.Second // without an answer for so long, the broker is asked again
 )
 
-// Appender writes each record of a topic once, also when its broker is killed with
-// a request on the way. It must be the only one that writes to the partitions it
-// writes to, and is for one goroutine: so whenever it does not know what became of
-// a request, where the partition ends says it.
+// Appender writes each record of a topic once, even if its broker is killed during a request. If it does
+// not know what became of a request, it looks where the partition ends. So nothing else may write to its
+// partitions. It is used by one goroutine.
 type Appender struct {
 	topic     string
 	client    *kafkago.Client
@@ -34,8 +33,8 @@ func NewAppender(addr, topic string) *Appender {
 // Close closes its connections.
 func (a *Appender) Close() { a.transport.CloseIdleConnections() }
 
-// Append puts values, in one batch, behind a partition that ends at end. It tries
-// until they are there or ctx ends, and calls sending before each try.
+// Append appends values, in one batch, to a partition that ends at end. It tries until they are there or
+// ctx ends, and calls sending before each try.
 func (a *Appender) Append(ctx context.Context, partition int, end int64, values [][]byte, codec kafkago.Compression, sending func()) error {
 	for {
 		sending()
@@ -48,15 +47,15 @@ func (a *Appender) Append(ctx context.Context, partition int, end int64, values 
 		case err != nil:
 			return err
 		case at == end+int64(len(values)):
-			return nil // it was written before the answer was lost
+			return nil // it was written, and the answer was lost
 		case at != end:
-			return fmt.Errorf("%s/%d ends at offset %d and must end at %d: somebody else writes to it", a.topic, partition, at, end)
+			return fmt.Errorf("%s/%d ends at offset %d and must end at %d: another program writes to it", a.topic, partition, at, end)
 		}
 	}
 }
 
 func (a *Appender) try(ctx context.Context, partition int, values [][]byte, codec kafkago.Compression) error {
-	records := make([]kafkago.Record, len(values)) // a reader of bytes is read once
+	records := make([]kafkago.Record, len(values)) // each try needs new records: a reader of bytes can be read only once
 	for i, v := range values {
 		records[i].Value = kafkago.NewBytes(v)
 	}
@@ -68,12 +67,12 @@ func (a *Appender) try(ctx context.Context, partition int, values [][]byte, code
 	return err
 }
 
-// End asks where a partition ends until the broker answers or ctx ends.
+// End gives the end of a partition. It asks until the broker answers or ctx ends.
 func (a *Appender) End(ctx context.Context, partition int) (int64, error) {
 	return a.end(ctx, partition, nil)
 }
 
-// end is End; why it is asked goes into the error.
+// end does what End does. If it fails, its error contains why.
 func (a *Appender) end(ctx context.Context, partition int, why error) (int64, error) {
 	for ; ; why = a.wait(ctx, why) {
 		if ctx.Err() != nil {
@@ -94,7 +93,7 @@ func (a *Appender) end(ctx context.Context, partition int, why error) (int64, er
 	}
 }
 
-// wait lets a moment pass, and forgets that the broker was not there.
+// wait waits a moment. It also forgets that the broker could not be reached, which the transport remembers.
 func (a *Appender) wait(ctx context.Context, why error) error {
 	t := time.NewTimer(askAgain)
 	defer t.Stop()
@@ -106,13 +105,13 @@ func (a *Appender) wait(ctx context.Context, why error) error {
 	return why
 }
 
-// Produce writes records to a partition, all of them or none. It tries again what says that
-// nothing was written: on a busy machine a broker loses its leaders for a moment.
+// Produce writes records to a partition, all of them or none. It tries again after an error that means
+// that nothing was written: on a busy machine a broker has no leaders for a moment.
 func (b *Broker) Produce(ctx context.Context, req kafkago.ProduceRequest, records []kafkago.Record) error {
 	client, done := b.Client()
 	defer done()
 	keys, values := make([][]byte, len(records)), make([][]byte, len(records))
-	for i, r := range records { // a reader of bytes is read once
+	for i, r := range records { // each try needs new records: a reader of bytes can be read only once
 		var err, err2 error
 		keys[i], err = protocol.ReadAll(r.Key)
 		values[i], err2 = protocol.ReadAll(r.Value)

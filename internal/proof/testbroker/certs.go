@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// CA is the file of the authority that signed the broker's certificate.
+// CA is the file of the authority that has signed the broker's certificate.
 func (p *process) CA() string { return filepath.Join(p.dir, "ca.pem") }
 
-// ClientCert is a file with a client's certificate and key, signed by the same.
+// ClientCert is a file with a client's certificate and key, signed by the same authority.
 func (p *process) ClientCert() string { return filepath.Join(p.dir, "client.pem") }
 
 func (p *process) writeCerts() error {
@@ -59,7 +59,7 @@ func (p *process) writeLeaf(name string, serial int64, ca *x509.Certificate, caK
 	if err != nil {
 		return err
 	}
-	// Pulsar wants a file that holds certificates only.
+	// Pulsar needs a file that holds only certificates.
 	if err := os.WriteFile(filepath.Join(p.dir, certOnly(name)), block("CERTIFICATE", der), 0o600); err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@ import (
 	"path/filepath"
 )
 
-// classes is a file of a broker's classes, parsed and verified (the JVM's class data sharing). A
-// broker that takes its classes from there starts with half the CPU.
+// classes is a file with a broker's classes, parsed and verified (class data sharing of the JVM). With it
+// a broker starts with half the CPU time.
 type classes struct {
-	file  string // "": there is none
+	file  string // the JVM writes the file when it ends
 	write bool   // the JVM writes it when it ends
 }
 
-// options are the JVM's. It goes on without what it does not know, and without a file of another
+// options are the options for the JVM. A JVM ignores options that it does not know, and a file of another
 // JVM or of other jars.
 func (c classes) options() []string {
 	switch {
@@ -32,7 +32,7 @@ func (c classes) options() []string {
 
 const anyJVM = "-XX:+IgnoreUnrecognizedVMOptions"
 
-// read is for the other JVMs of a broker that writes the file.
+// read is for the other JVMs of a broker one of whose JVMs writes the file.
 func (c classes) read() classes {
 	if c.write {
 		return classes{}
@@ -40,8 +40,8 @@ func (c classes) read() classes {
 	return c
 }
 
-// classesFor gives the file for the jars in lib, which is made once per machine and JVM: example
-// starts a broker that writes it, and stops it. Where that fails, brokers start without, and the
+// classesFor gives the file for the jars in lib. It is made once for each machine and JVM: example starts
+// a broker that writes it, and stops the broker. If that fails, brokers start without the file, and the
 // next one tries again.
 func classesFor(ctx context.Context, lib string, example func(context.Context, classes) error) classes {
 	c, err := classesOf(ctx, filepath.Dir(lib), example)
@@ -51,7 +51,7 @@ func classesFor(ctx context.Context, lib string, example func(context.Context, c
 	return c
 }
 
-// classesOf is classesFor. Where a JVM writes no file, an empty one says so: nobody tries again.
+// classesOf does what classesFor does. If a JVM writes no file, an empty file records that, for the next calls.
 func classesOf(ctx context.Context, home string, example func(context.Context, classes) error) (classes, error) {
 	jvm, err := jvmName()
 	if err != nil {
@@ -61,7 +61,7 @@ func classesOf(ctx context.Context, home string, example func(context.Context, c
 	if c, err := classesIn(file); err == nil {
 		return c, nil
 	}
-	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages begin together
+	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages start at the same time
 	if err != nil {
 		return classes{}, err
 	}
@@ -95,7 +95,7 @@ func classesIn(file string) (classes, error) {
 	return classes{file: file}, nil
 }
 
-// jvmName tells one JVM from another, also from an update of it.
+// jvmName names the installed JVM. It changes when the JVM is updated.
 func jvmName() (string, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {

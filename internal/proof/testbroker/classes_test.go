@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The file is made once for each JVM. Where a JVM makes none, nobody tries again. Where the broker
+// The file is made once for each JVM. If a JVM makes none, no later start tries again. If the broker
 // that should write it fails, or the cache cannot be written, brokers start without it.
 func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 	bin := t.TempDir()
@@ -35,11 +35,11 @@ func TestTheFileOfClassesIsMadeOnce(t *testing.T) {
 
 	java("#!/bin/sh\n")
 	if c := get(filepath.Join(t.TempDir(), "no folder", "lib"), writes); c.options() != nil || tried != 0 {
-		t.Errorf("after %d tries in a folder that is not there: %+v", tried, c)
+		t.Errorf("the cache folder cannot be made: %d tries and %+v, want no try and no options", tried, c)
 	}
 	c := get(lib, func(file string) error { return errors.Join(writes(file), errors.New("it does not start")) })
 	if c.options() != nil || tried != 1 {
-		t.Errorf("after %d tries, of a broker that failed: %+v", tried, c)
+		t.Errorf("the broker that writes the file failed: %d tries and %+v, want one try and no options", tried, c)
 	}
 	for range 2 {
 		if c := get(lib, writes); !slices.Contains(c.options(), "-XX:SharedArchiveFile="+c.file) || c.read() != c || tried != 2 {
@@ -64,7 +64,7 @@ func TestWhoWaitsForTheCacheCanBeInterrupted(t *testing.T) {
 	waiting, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	if _, err := lock(waiting, name); !errors.Is(err, context.Canceled) {
-		t.Errorf("lock that is taken: %v", err)
+		t.Errorf("waiting for a lock that another process has, with a context that ended: %v", err)
 	}
 	unlock()
 	if unlock, err = lock(t.Context(), name); err != nil {

@@ -1,17 +1,16 @@
-// Package testbroker starts real brokers for tests and demonstrations: Apache
-// Kafka, Pulsar and RocketMQ, one node or a few, a real S3 server
-// and a real schema registry. They listen on
-// 127.0.0.1, live in temporary folders and are ended by their process ids.
-// It needs java (17 or newer), and mvn once to fetch the jars into the user's
-// cache folder. Of the product only `headrace demo` uses it.
+// Package testbroker starts real brokers for tests and demonstrations: Apache Kafka, Pulsar and
+// RocketMQ with one node or a few, a real S3 server, and a real schema registry. They listen on
+// 127.0.0.1, use temporary folders, and are ended by their process ids. The package needs java (17 or
+// newer), and mvn once to fetch the jars into the user's cache folder. Of the product only `headrace
+// demo` uses it.
 //
-//	install.go     jars from Maven Central, once per machine
+//	install.go     fetches jars from Maven Central, once per machine
 //	classes.go     the classes of those jars in a form that a JVM reads quickly
-//	properties.go  Kafka's configuration, and who may log in
-//	ports.go       ports that nobody is given by accident
+//	properties.go  Kafka's configuration and its users
+//	ports.go       ports that nothing else gets by accident
 //	kafka.go       Kafka: one broker or a few
 //	process.go     a broker's process: start, wait until it answers, stop, kill, start again
-//	orphan_linux.go orphan_other.go  a test that is killed leaves no broker
+//	orphan_linux.go orphan_other.go  end the brokers of a test that is killed
 //	certs.go       a certificate authority and the broker's certificate
 //	admin.go       Kafka's topics, partitions and deleted records, for tests
 //	append.go      each record once in a Kafka topic, through the broker's deaths

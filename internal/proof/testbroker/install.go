@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Versions of the brokers, as their pom.xml files name them.
+// KafkaVersion is the version in kafka-pom.xml.
 const KafkaVersion = "4.1.1"
 
 //go:embed kafka-pom.xml
@@ -22,19 +22,19 @@ var kafkaPOM []byte
 
 var kafka = software{name: "Kafka", version: KafkaVersion, size: "45 MB", pom: kafkaPOM}
 
-// software is a broker's: what Maven fetches, once per machine.
+// software is the software of a broker: Maven fetches it once per machine.
 type software struct {
 	name, version, size string
 	pom                 []byte
-	// settings are Maven's for this one, nil: the user's.
+	// settings is a settings file for Maven. nil: the user's.
 	settings []byte
-	goal     string // of Maven's dependency plugin; "": copy-dependencies
+	goal     string // a goal of Maven's dependency plugin; "": copy-dependencies
 }
 
-// errMissing: a program that the broker needs is not on this machine.
+// errMissing means that this machine lacks a program that the broker needs.
 var errMissing = errors.New("missing")
 
-// jars returns the folder of the broker's jars, fetched if need be.
+// jars returns the folder of the broker's jars. It fetches them if they are not there.
 func (s software) jars(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", fmt.Errorf("%w: java, which runs the %s broker; install a JDK or JRE, 17 or newer", errMissing, s.name)
@@ -51,7 +51,7 @@ func (s software) jars(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages begin together
+	unlock, err := lock(ctx, filepath.Join(home, "lock")) // tests of several packages start at the same time
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +62,7 @@ func (s software) jars(ctx context.Context) (string, error) {
 	return lib, s.fetch(ctx, home, lib)
 }
 
-// fetch fills lib in one step, so that what is there is complete.
+// fetch fills lib in one step, so that an existing lib is complete.
 func (s software) fetch(ctx context.Context, home, lib string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return fmt.Errorf("%w: mvn, which fetches %s %s from Maven Central (once, %s, to %s); install Maven 3.6 or newer", errMissing, s.name, s.version, s.size, home)
@@ -90,7 +90,7 @@ func (s software) fetch(ctx context.Context, home, lib string) error {
 	return os.Rename(part, lib)
 }
 
-// lock waits for other processes and goroutines, until ctx ends.
+// lock waits until no other process or goroutine has the lock, or ctx ends.
 func lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

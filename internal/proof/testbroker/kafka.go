@@ -20,44 +20,44 @@ import (
 
 const portsEach = 5
 
-// Options of a broker.
+// Options are the options of a broker.
 type Options struct {
-	// DeletesEvery is how often Kafka deletes what is too old or too much; 0: every
-	// five minutes, so that tests may write old timestamps.
+	// DeletesEvery is how often Kafka deletes old segments. 0: every five minutes, so that tests may
+	// write old timestamps.
 	DeletesEvery time.Duration
 
-	Secure bool // also SASL (PLAIN, SCRAM), TLS, and both together
-	// Brokers is how many there are, 0 or 1: one. The first is also the only
-	// controller: who stops it stops leaders from moving. Not with Secure.
+	Secure bool // listen also with SASL (PLAIN, SCRAM), with TLS, and with both
+	// Brokers is how many brokers there are. 0 means 1. The first one is the only controller: without it
+	// leaders do not move. It cannot be used with Secure.
 	Brokers int
 
-	// Steady is for a broker that nobody kills: on a busy machine its controller waits 30 s
-	// for a heartbeat, not 2 s, before the broker's partitions have no leader.
+	// Steady is for a broker that is never killed: its controller waits 30 s for a heartbeat on a busy
+	// machine, and not 2 s, before the broker's partitions have no leader.
 	Steady bool
 
-	// Fast is for measurements: the JVM also uses its slow compiler, whose code is faster. No
-	// test runs long enough to be paid back for it.
+	// Fast is for measurements: the JVM also uses its slow compiler, whose code is faster. Tests are too
+	// short for that to pay.
 	Fast bool
 
-	HeapMiB int // of the JVM, 0: 256; a record of 100 MB is in it several times
+	HeapMiB int // heap of the JVM, 0: 256; a record of 100 MB is in it several times
 
-	Log io.Writer // what the broker says; nil: a file in its folder
+	Log io.Writer // gets the broker's output; nil: a file in its folder
 }
 
-// Broker is one Kafka process and its folder. Its methods are for one goroutine.
+// Broker is one Kafka process and its folder. Its methods are called by one goroutine.
 type Broker struct {
 	process
 	opts      Options
 	lib       string
 	classes   classes
 	clusterID string
-	id        int       // 1 is the controller too
-	others    []*Broker // of the first: those with id 2 and on
+	id        int       // 1 is also the controller
+	others    []*Broker // of the first broker: those with the ids 2, 3 ...
 	quorum    int       // the controller's port
 	ports     []int     // controller, PLAINTEXT, SASL, SSL, SASL over SSL
 }
 
-// StartKafka returns when every partition can be read and written.
+// StartKafka starts Kafka and returns when every partition can be read and written.
 func StartKafka(ctx context.Context, opts Options) (*Broker, error) {
 	lib, err := kafka.jars(ctx)
 	if err != nil {
@@ -89,18 +89,18 @@ func startKafka(ctx context.Context, opts Options, lib string, c classes) (*Brok
 	return b, nil
 }
 
-// createAll starts all brokers at once: those behind the first wait for it.
+// createAll starts all brokers at the same time: the others wait for the first.
 func (b *Broker) createAll(ctx context.Context) error {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	id[0] &= 0x3f // an id that begins with a dash would be taken for an option
+	id[0] &= 0x3f // an id that begins with a dash would be read as an option
 	b.clusterID = base64.RawURLEncoding.EncodeToString(id[:])
 	all := []*Broker{b}
 	for id := 2; id <= b.opts.Brokers; id++ {
 		b.others = append(b.others, &Broker{opts: b.opts, lib: b.lib, classes: b.classes, id: id, clusterID: b.clusterID})
 	}
 	all = append(all, b.others...)
-	ports, err := freePorts(portsEach * len(all)) // of all at once: none is given twice
+	ports, err := freePorts(portsEach * len(all)) // for all brokers in one call, so that no port is given twice
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *Broker) createAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Node is the broker with an id: 1 is this one.
+// Node is the broker with this id. 1 is b itself.
 func (b *Broker) Node(id int) *Broker {
 	if id == b.id {
 		return b
@@ -161,13 +161,13 @@ func (b *Broker) Start(ctx context.Context) error {
 	}
 	args = append(args, b.classes.options()...)
 	cmd := exec.Command("java", append(args, "-cp", b.classpath(), "kafka.Kafka", b.propertiesFile())...)
-	// Ready is when each partition's leader answers for it: some tenths of a second
-	// after the broker says that it is started.
+	// The broker is ready when the leader of each partition answers: some tenths of a second after it
+	// says that it is started.
 	return b.start(ctx, cmd, b.opts.Log, b.answers)
 }
 
 func (b *Broker) answers(ctx context.Context) error {
-	// A transport that met a broker that is not there remembers it for a while.
+	// Each try needs a new transport: it remembers for a while that a broker could not be reached.
 	client, closeClient := b.Client()
 	defer closeClient()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -179,7 +179,7 @@ func (b *Broker) answers(ctx context.Context) error {
 	if len(meta.Brokers) == 0 {
 		return errors.New("no broker is registered yet")
 	}
-	if b.opts.Brokers > 1 { // leaders may be elsewhere, or away
+	if b.opts.Brokers > 1 { // the leaders may be other brokers, which may be down
 		if !slices.ContainsFunc(meta.Brokers, func(o kafkago.Broker) bool { return o.ID == b.id }) {
 			return fmt.Errorf("broker %d is not registered yet", b.id)
 		}
@@ -220,7 +220,7 @@ func (b *Broker) Client() (client *kafkago.Client, closeIdle func()) {
 	return &kafkago.Client{Addr: kafkago.TCP(b.Addr()), Transport: tr, Timeout: time.Minute}, tr.CloseIdleConnections
 }
 
-// Close ends the broker, and with the first all others, and removes their folders.
+// Close ends the broker and removes its folder. With the first broker it closes all.
 func (b *Broker) Close() error {
 	var errs []error
 	for _, o := range b.others {
@@ -230,7 +230,7 @@ func (b *Broker) Close() error {
 	return errors.Join(errs...)
 }
 
-// Addr is the plain listener, without TLS and SASL.
+// Addr is the address of the listener without TLS and SASL.
 func (b *Broker) Addr() string { return b.addr(1) }
 
 // SASLAddr, TLSAddr and SASLTLSAddr are the listeners of a secure broker.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// endsWithUs: a test that is killed leaves no broker behind.
+// endsWithUs makes the kernel end the broker when this process dies: a test that is killed leaves none.
 func endsWithUs(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

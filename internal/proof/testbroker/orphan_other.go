@@ -4,5 +4,5 @@ package testbroker
 
 import "os/exec"
 
-// endsWithUs does nothing here: only Linux offers it.
+// endsWithUs does nothing here: only Linux can do it.
 func endsWithUs(*exec.Cmd) {}

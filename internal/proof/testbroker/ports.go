@@ -10,18 +10,18 @@ import (
 	"syscall"
 )
 
-// taken are the locks of the ports that this process has handed out. They end with it, so
-// a broker that starts again finds its own port, and no other process draws it before the
-// broker listens.
+// taken holds the locks of the ports that this process has handed out. The kernel releases them when the
+// process ends. So a broker that starts again finds its own port, and no other process takes the port
+// before the broker listens.
 var taken struct {
 	sync.Mutex
 	locks []*os.File
 }
 
-// freePorts finds n ports below those that systems hand out by themselves
-// (32768 and up), so that a broker that starts again finds its own still free.
+// freePorts finds n ports below those that the system gives to connections (32768 and up), so that a broker
+// that starts again finds its own still free.
 func freePorts(n int) ([]int, error) {
-	cache, err := os.UserCacheDir() // a run's temporary folder is its own, so others' locks are not in it
+	cache, err := os.UserCacheDir() // a temporary folder may belong to one run, and would not have the locks of others
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func freePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("no %d free ports on 127.0.0.1 from 20000 to 32000", n)
 }
 
-// takePort locks the port's file, and says whether nobody has the port.
+// takePort locks the file of a port, and says whether the port is free.
 func takePort(dir string, port int) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -2,7 +2,7 @@ package testbroker
 
 import "testing"
 
-// Two processes lock as two openings of a file do: the second one goes without.
+// Two openings of a file lock each other out, as two processes do: the second one does not get the port.
 func TestAPortIsHandedOutOnce(t *testing.T) {
 	dir := t.TempDir()
 	ports, err := freePorts(1)

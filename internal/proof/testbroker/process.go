@@ -20,10 +20,9 @@ const (
 	pollEvery   = 50 * time.Millisecond
 )
 
-// process is one Java process with a folder of its own. Its methods are for one
-// goroutine.
+// process is one Java process with its own folder. Its methods are called by one goroutine.
 type process struct {
-	what string // "Kafka"
+	what string // for example "Kafka"
 	dir  string
 
 	pid    int
@@ -35,8 +34,8 @@ func newProcess(what string) (process, error) {
 	return process{what: what, dir: dir}, err
 }
 
-// start starts cmd and waits until answers returns nil. What the process says goes
-// to log, or to a file in its folder.
+// start starts cmd and waits until answers returns nil. The output of the process goes to log, or to a file
+// in its folder.
 func (p *process) start(ctx context.Context, cmd *exec.Cmd, log io.Writer, answers func(context.Context) error) error {
 	if p.exited != nil {
 		return errors.New("the broker runs already")
@@ -53,7 +52,7 @@ func (p *process) start(ctx context.Context, cmd *exec.Cmd, log io.Writer, answe
 	endsWithUs(cmd)
 	started, exited := make(chan error, 1), make(chan struct{})
 	go func() {
-		// A process that is to end with us ends with the thread that started it.
+		// The kernel ends such a process when the thread that started it ends, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(exited)
@@ -69,7 +68,7 @@ func (p *process) start(ctx context.Context, cmd *exec.Cmd, log io.Writer, answe
 	p.pid, p.exited = cmd.Process.Pid, exited
 	if err := p.ready(ctx, answers); err != nil {
 		said, _ := os.ReadFile(p.logFile())
-		return fmt.Errorf("%w\nthe broker says:\n%s", errors.Join(err, p.Kill()), said[max(0, len(said)-4000):])
+		return fmt.Errorf("%w\nthe end of its output:\n%s", errors.Join(err, p.Kill()), said[max(0, len(said)-4000):])
 	}
 	return nil
 }
@@ -92,16 +91,16 @@ func (p *process) ready(ctx context.Context, answers func(context.Context) error
 	}
 }
 
-// Stop ends the broker as an operator would; Start may follow.
+// Stop ends the broker in order, with SIGTERM. Start may follow.
 func (p *process) Stop() error { return p.end(syscall.SIGTERM, stopWithin) }
 
-// Kill is kill -9; Start may follow.
+// Kill ends the broker with SIGKILL. Start may follow.
 func (p *process) Kill() error { return p.end(syscall.SIGKILL, stopWithin) }
 
-// Freeze stops the process as it is; Thaw lets it go on.
+// Freeze stops the process with SIGSTOP. Thaw lets it go on.
 func (p *process) Freeze() error { return syscall.Kill(p.pid, syscall.SIGSTOP) }
 
-// Thaw is for a frozen process.
+// Thaw lets a frozen process go on.
 func (p *process) Thaw() error { return syscall.Kill(p.pid, syscall.SIGCONT) }
 
 func (p *process) end(sig syscall.Signal, within time.Duration) error {
@@ -132,7 +131,7 @@ func (p *process) Close() error {
 	return err
 }
 
-// PID of the running broker, else 0.
+// PID is the process id of the running broker, or 0.
 func (p *process) PID() int { return p.pid }
 
 // Exited is closed when the running broker has ended.

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// User and Password log in at the listeners with SASL of a secure broker.
+// User and Password are the login at the SASL listeners of a secure broker.
 const (
 	User     = "headrace"
 	Password = "correct-horse"
 )
 
-// properties are the broker's. The sizes suit a test: a few topics, one client.
+// properties are the settings of the broker. The sizes fit a test: a few topics, one client.
 func (b *Broker) properties() string {
 	p := map[string]string{
 		"process.roles":                       "broker",
@@ -28,7 +28,7 @@ func (b *Broker) properties() string {
 		"transaction.state.log.min.isr":            "1",
 		"share.coordinator.state.topic.min.isr":    "1",
 		"group.initial.rebalance.delay.ms":         "0",
-		"broker.session.timeout.ms":                "2000", // how long a start after kill -9 waits
+		"broker.session.timeout.ms":                "2000", // a start after kill -9 waits so long
 		"broker.heartbeat.interval.ms":             "500",
 		"auto.create.topics.enable":                "false",
 		"offsets.topic.num.partitions":             "4",
@@ -36,8 +36,8 @@ func (b *Broker) properties() string {
 		"log.cleaner.dedupe.buffer.size":           "16777216",
 		"log.cleaner.backoff.ms":                   "500",
 		"log.initial.task.delay.ms":                "0",
-		"log.retention.ms":                         "-1", // records of tests have old times; topics of tests that want deletion say so
-		// Compaction and transactions within a test's time.
+		"log.retention.ms":                         "-1", // tests write records with old times; a topic may set its own limit
+		// So that compaction and transactions happen during a test:
 		"log.segment.delete.delay.ms":                                 "1000",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 
@@ -88,8 +88,8 @@ func (b *Broker) properties() string {
 	return strings.Join(lines, "")
 }
 
-// formatArgs write the cluster's id, and the users whose passwords the broker
-// keeps as salted hashes, into the new data folder.
+// formatArgs are arguments of the command that formats the data folder: the id of the cluster, and the users
+// whose passwords the broker stores as salted hashes.
 func (b *Broker) formatArgs(properties string) []string {
 	args := []string{"format", "-t", b.clusterID, "-c", properties}
 	if b.id == 1 {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// PulsarVersion is what pulsar-pom.xml names.
+// PulsarVersion is the version in pulsar-pom.xml.
 const PulsarVersion = "4.0.7"
 
 var (
@@ -33,31 +33,30 @@ var (
 	pulsarJars = software{name: "Pulsar", version: PulsarVersion, size: "235 MB", pom: pulsarPOM, settings: pulsarSettings}
 )
 
-// PulsarOptions of a broker.
+// PulsarOptions are the options of a broker.
 type PulsarOptions struct {
-	// EntriesPerLedger is after how many entries the broker begins another ledger;
-	// 0: 1000.
+	// EntriesPerLedger is how many entries a ledger has before the broker begins another; 0: 1000.
 	EntriesPerLedger int
-	// Secure: TLS only, for the protocol and for the admin API, and who connects
-	// needs Token or a client's certificate.
+	// Secure: TLS only, for the protocol and the admin API. Clients must log in with Token or with a
+	// client's certificate.
 	Secure bool
-	// Config is added to standalone.conf, or replaces what is there.
+	// Config adds settings to standalone.conf, or replaces them.
 	Config map[string]string
-	Log    io.Writer // what the broker says; nil: a file in its folder
+	Log    io.Writer // gets the broker's output; nil: a file in its folder
 }
 
-// Pulsar is one standalone Pulsar: broker, bookie and metadata in one process. Its
-// methods that start and end it are for one goroutine.
+// Pulsar is one standalone Pulsar: broker, bookie and metadata in one process. The methods that start and
+// end it are called by one goroutine.
 type Pulsar struct {
 	process
 	opts    PulsarOptions
 	lib     string
 	classes classes
-	ports   []int // the protocol's, the admin API's
+	ports   []int // of the protocol and of the admin API
 	token   string
 }
 
-// StartPulsar returns when topics can be made, written and read.
+// StartPulsar starts Pulsar and returns when topics can be created, written and read.
 func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 	lib, err := pulsarJars.jars(ctx)
 	if err != nil {
@@ -116,24 +115,24 @@ func (b *Pulsar) logConfig() string  { return filepath.Join(b.dir, "log4j2.xml")
 
 // Start starts a broker that was stopped or killed, on the same folder and ports.
 func (b *Pulsar) Start(ctx context.Context) error {
-	// The quick compiler only: no test runs long enough to be paid back for the other.
+	// Use only the quick compiler: tests are too short for the other one to pay.
 	args := append([]string{"-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, b.classes.options()...)
 	args = append(args, "-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
 		"org.apache.pulsar.PulsarStandaloneStarter", "--config", b.configFile(), "--no-functions-worker", "--no-stream-storage",
 		"-a", "127.0.0.1", "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
 	cmd := exec.Command("java", args...)
-	cmd.Dir = b.dir // it writes files where it is started
+	cmd.Dir = b.dir // it writes files into its working folder
 	return b.start(ctx, cmd, b.opts.Log, b.answers)
 }
 
 func (b *Pulsar) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // what is asked too early may hang
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a request that comes too early may hang
 	defer cancel()
 	_, err := b.Admin(ctx, "GET", "namespaces/public/default", nil)
 	return err
 }
 
-// config is standalone.conf. The sizes suit a test.
+// config is the text of standalone.conf. The sizes fit a test.
 func (b *Pulsar) config() string {
 	entries := b.opts.EntriesPerLedger
 	if entries == 0 {
@@ -174,7 +173,7 @@ func (b *Pulsar) config() string {
 		p["authenticationEnabled"], p["authorizationEnabled"] = "true", "true"
 		p["authenticationProviders"] = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken,org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
 		p["tokenSecretKey"] = "file://" + b.keyFile()
-		p["superUserRoles"] = User + ",client.pem" // the common name of ClientCert
+		p["superUserRoles"] = User + ",client.pem" // client.pem is the common name in ClientCert
 		p["brokerClientTlsEnabled"], p["brokerClientTrustCertsFilePath"] = "true", b.CA()
 		p["brokerClientAuthenticationPlugin"] = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 		p["brokerClientAuthenticationParameters"] = "token:" + b.token
@@ -192,7 +191,7 @@ func (b *Pulsar) config() string {
 
 func (b *Pulsar) keyFile() string { return filepath.Join(b.dir, "token.key") }
 
-// writeToken makes a secret, and a token for User that is signed with it.
+// writeToken makes a secret, and a token for User that is signed with the secret.
 func (b *Pulsar) writeToken() error {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
@@ -207,11 +206,11 @@ func (b *Pulsar) writeToken() error {
 	return os.WriteFile(b.TokenFile(), []byte(b.token), 0o600)
 }
 
-// Token logs in at a secure broker; TokenFile holds it.
+// Token is the token for a secure broker. TokenFile is a file that holds it.
 func (b *Pulsar) Token() string     { return b.token }
 func (b *Pulsar) TokenFile() string { return filepath.Join(b.dir, "token.txt") }
 
-// URL is the service's, AdminURL the admin API's.
+// URL is the address of the service. AdminURL is that of the admin API.
 func (b *Pulsar) URL() string {
 	if b.opts.Secure {
 		return fmt.Sprintf("pulsar+ssl://127.0.0.1:%d", b.ports[0])
@@ -226,5 +225,5 @@ func (b *Pulsar) AdminURL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", b.ports[1])
 }
 
-// Classpath is for Java programs that use Pulsar's client.
+// Classpath has Pulsar's client, for Java programs.
 func (b *Pulsar) Classpath() string { return filepath.Join(b.lib, "*") }

@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// adminPatience is for a broker that has just started on a machine that is busy with
-// other things: its first topic may take it a minute.
+// adminPatience is long because a broker that has just started on a busy machine may need a minute for its
+// first topic.
 const adminPatience = 3 * time.Minute
 
-// Admin calls the admin API: path is behind /admin/v2/. An answer that is not 2xx
-// is an error.
+// Admin calls the admin API. path comes after /admin/v2/. An answer other than 2xx is an error.
 func (b *Pulsar) Admin(ctx context.Context, method, path string, body any) ([]byte, error) {
 	var send io.Reader
 	if body != nil {
@@ -61,12 +60,12 @@ func (b *Pulsar) Admin(ctx context.Context, method, path string, body any) ([]by
 	return answer, nil
 }
 
-// CreateTopic makes a topic in public/default: plain where partitions is 0.
+// CreateTopic creates a topic in public/default. With partitions 0 it is not partitioned.
 func (b *Pulsar) CreateTopic(ctx context.Context, name string, partitions int) error {
 	return b.CreateTopicIn(ctx, "public/default", name, partitions)
 }
 
-// CreateTopicIn makes it in a namespace.
+// CreateTopicIn does the same in another namespace.
 func (b *Pulsar) CreateTopicIn(ctx context.Context, namespace, name string, partitions int) error {
 	path := "persistent/" + namespace + "/" + name
 	if partitions == 0 {
@@ -77,9 +76,8 @@ func (b *Pulsar) CreateTopicIn(ctx context.Context, namespace, name string, part
 	return err
 }
 
-// Deduplicate makes the broker leave out messages of public/default with a number that
-// their producer has used. As a setting of the whole broker, each start waits a minute
-// for topics of the system.
+// Deduplicate makes the broker drop messages in public/default that repeat a number of their producer. If
+// this were a setting of the whole broker, each start would wait a minute for topics of the system.
 func (b *Pulsar) Deduplicate(ctx context.Context) error {
 	_, err := b.Admin(ctx, "POST", "namespaces/public/default/deduplication", true)
 	return err

@@ -14,27 +14,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// PulsarAppender writes each record of a topic once, also when the broker is killed
-// with a request on the way: the broker de-duplicates by numbers that a producer
-// gives (Pulsar.Deduplicate). A record's key is its number in its partition. It
-// must be the only one that writes to the topic, and is for one goroutine.
+// PulsarAppender writes each record of a topic once, even if the broker is killed during a request: the
+// broker drops messages that repeat a producer's number (Pulsar.Deduplicate). The key of a record is its
+// number in its partition. Nothing else may write to the topic. It is used by one goroutine.
 type PulsarAppender struct {
 	topic     string
 	client    pulsar.Client
 	producers map[int]pulsar.Producer
 	tails     map[int]*pulsarTail
-	Codec     pulsar.CompressionType // of partitions that are written to from now on
+	Codec     pulsar.CompressionType // of partitions whose first write is still to come
 }
 
-// PulsarPlace is where a record lies.
+// PulsarPlace is the place of a record.
 type PulsarPlace struct {
 	Ledger, Entry int64
 	Index         int32 // in the entry
 }
 
-// pulsarTail reads what was written to a partition.
+// pulsarTail reads back what was written to a partition.
 type pulsarTail struct {
-	reader pulsar.Reader // nil: it is opened again
+	reader pulsar.Reader // nil: it must be opened again
 	next   int64         // number of the next record
 	last   pulsar.MessageID
 }
@@ -54,24 +53,24 @@ func (b *Pulsar) appendOne(ctx context.Context, topic string) error {
 	return a.Append(ctx, 0, 0, [][]byte{[]byte("v")}, func() {})
 }
 
-// Client is an official client of the plain listener.
+// Client is an official client, connected without TLS and login.
 func (b *Pulsar) Client() (pulsar.Client, error) {
 	return pulsar.NewClient(pulsar.ClientOptions{URL: b.URL(), ConnectionTimeout: 5 * time.Second, OperationTimeout: 5 * time.Second,
 		Logger: log.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil))), MetricsRegisterer: prometheus.NewRegistry()})
 }
 
 const (
-	pulsarAppendMost = 10_000 // records of one Append
+	pulsarAppendMost = 10_000 // most records of one Append
 	neverFlushed     = 1000 * time.Hour
 )
 
-// Close ends its producers.
+// Close closes its client.
 func (a *PulsarAppender) Close() { a.client.Close() }
 
-// Append puts values, in one entry of at most 4 MiB, behind a partition that holds end records.
+// Append appends values, in one entry of at most 4 MiB, to a partition that holds end records.
 func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error {
 	if len(values) > pulsarAppendMost {
-		return fmt.Errorf("writing to %s, partition %d: %d records at once, at most %d", a.topic, partition, len(values), pulsarAppendMost)
+		return fmt.Errorf("writing to %s, partition %d: %d records in one Append, and at most %d fit into one entry", a.topic, partition, len(values), pulsarAppendMost)
 	}
 	p, err := a.producer(ctx, partition)
 	if err != nil {
@@ -87,7 +86,7 @@ func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, v
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { errs[i] = err; wg.Done() })
 	}
 	flushed := make(chan error, 1)
-	go func() { // ends with the broker's answer, or with Close
+	go func() { // ends when the broker answers, or with Close
 		err := p.FlushWithCtx(ctx)
 		if err == nil {
 			wg.Wait()
@@ -110,8 +109,8 @@ func (a *PulsarAppender) Append(ctx context.Context, partition int, end int64, v
 	return nil
 }
 
-// Places reads back where n records lie, from number end on, which follow those that it
-// was asked for before. It tries until it knows or ctx ends.
+// Places reads back where the n records from number end on are. Successive calls must follow each other. It
+// tries until it knows the places or ctx ends.
 func (a *PulsarAppender) Places(ctx context.Context, partition int, end int64, n int) (all []PulsarPlace, err error) {
 	t := a.tails[partition]
 	if t == nil {
@@ -125,7 +124,7 @@ func (a *PulsarAppender) Places(ctx context.Context, partition int, end int64, n
 			number, why = strconv.ParseInt(m.Key(), 10, 64)
 		}
 		if why == nil && number > t.next {
-			why = fmt.Errorf("record %d came where %d was next", number, t.next)
+			why = fmt.Errorf("record %d came, and record %d should be next", number, t.next)
 		}
 		if why != nil {
 			t.close()
@@ -135,7 +134,7 @@ func (a *PulsarAppender) Places(ctx context.Context, partition int, end int64, n
 			continue
 		}
 		if number < t.next {
-			continue // a reader that is opened again repeats
+			continue // a reader that was opened again repeats records
 		}
 		t.next, t.last = number+1, m.ID()
 		if number >= end {
@@ -148,7 +147,7 @@ func (a *PulsarAppender) Places(ctx context.Context, partition int, end int64, n
 func (t *pulsarTail) message(ctx context.Context, a *PulsarAppender, partition int) (m pulsar.Message, err error) {
 	if t.reader == nil {
 		from := t.last
-		if t.next > 0 { // the whole entry again
+		if t.next > 0 { // begin with the whole entry again
 			from = pulsar.NewMessageID(t.last.LedgerID(), t.last.EntryID(), -1, -1)
 		}
 		if t.reader, err = a.client.CreateReader(pulsar.ReaderOptions{Topic: a.partition(partition), StartMessageID: from, StartMessageIDInclusive: true}); err != nil {
@@ -173,8 +172,8 @@ func (a *PulsarAppender) partition(n int) string { return fmt.Sprintf("%s-partit
 func (a *PulsarAppender) producer(ctx context.Context, partition int) (pulsar.Producer, error) {
 	for a.producers[partition] == nil {
 		p, err := a.client.CreateProducer(pulsar.ProducerOptions{Topic: a.partition(partition), Name: "appender-" + strconv.Itoa(partition), SendTimeout: -1,
-			// Only Append flushes. The client's timer would cut its records in two where it fires,
-			// and so would a queue that is too short for them.
+			// Only Append may flush. A timer of the client would cut the records into two entries, and so
+			// would a queue that is too short for them.
 			BatchingMaxPublishDelay: neverFlushed, MaxPendingMessages: pulsarAppendMost, BatchingMaxMessages: pulsarAppendMost,
 			CompressionType: a.Codec, BatchingMaxSize: 4 << 20, DisableBlockIfQueueFull: false})
 		if err == nil {
@@ -188,7 +187,7 @@ func (a *PulsarAppender) producer(ctx context.Context, partition int) (pulsar.Pr
 	return a.producers[partition], nil
 }
 
-// End asks how many records a partition holds until the broker answers or ctx ends.
+// End gives the number of records in a partition. It asks until the broker answers or ctx ends.
 func (a *PulsarAppender) End(ctx context.Context, partition int) (int64, error) {
 	for {
 		n, err := a.last(ctx, partition)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Tests count entries, so the records of one Append must be one entry, also if the client takes
-// long to gather them. A client with a timer for its batches would have cut some of these in two.
+// Other tests count entries. So the records of one Append must be one entry, even if the client takes long
+// to gather them. A client that flushes by a timer would have cut some of these in two.
 func TestEachAppendIsOnePulsarEntry(t *testing.T) {
 	b, err := StartPulsar(t.Context(), PulsarOptions{})
 	if err != nil {
@@ -49,9 +49,9 @@ func TestEachAppendIsOnePulsarEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stats.EntriesAddedCounter != appends {
-		t.Errorf("%d appends are %d entries", appends, stats.EntriesAddedCounter)
+		t.Errorf("%d appends made %d entries, want as many", appends, stats.EntriesAddedCounter)
 	}
 	if err := a.Append(t.Context(), 0, 0, make([][]byte, pulsarAppendMost+1), func() {}); err == nil {
-		t.Error("more records than fit into one entry were taken")
+		t.Error("Append took more records than fit into one entry, want an error")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// RegistryVersion is that of Apicurio Registry, as its pom.xml names it.
+// RegistryVersion is the version of Apicurio Registry in registry-pom.xml.
 const RegistryVersion = "2.6.13.Final"
 
 //go:embed registry-pom.xml
@@ -21,8 +21,8 @@ var registryPOM []byte
 
 var apicurio = software{name: "Apicurio", version: RegistryVersion, size: "142 MB", pom: registryPOM, goal: "unpack-dependencies"}
 
-// Registry is a real schema registry (Apicurio), which speaks Confluent's HTTP interface. It
-// keeps its schemas in memory. Its methods are for one goroutine.
+// Registry is a real schema registry (Apicurio), which has the HTTP API of Confluent's. It keeps schemas in
+// memory. Its methods are called by one goroutine.
 type Registry struct {
 	process
 	app  string
@@ -30,7 +30,7 @@ type Registry struct {
 	log  io.Writer
 }
 
-// StartRegistry returns when the registry answers.
+// StartRegistry starts the registry and returns when it answers.
 func StartRegistry(ctx context.Context, log io.Writer) (*Registry, error) {
 	app, err := apicurio.jars(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func StartRegistry(ctx context.Context, log io.Writer) (*Registry, error) {
 	return r, nil
 }
 
-// URL is where Confluent's interface is.
+// URL is the base of Confluent's API.
 func (r *Registry) URL() string {
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) + "/apis/ccompat/v7"
 }
@@ -71,7 +71,7 @@ func (r *Registry) answers(ctx context.Context) error {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the registry answers %s", resp.Status)
+		return fmt.Errorf("the registry answers with status %s", resp.Status)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 )
 
-// RocketMQVersion is what rocketmq-pom.xml names. 5.3.4 is only half published.
+// RocketMQVersion is the version in rocketmq-pom.xml. Of 5.3.4 not all jars are published.
 const RocketMQVersion = "5.3.3"
 
 //go:embed rocketmq-pom.xml
@@ -25,28 +25,28 @@ var rocketmqPOM []byte
 
 var rocketmq = software{name: "RocketMQ", version: RocketMQVersion, size: "86 MB", pom: rocketmqPOM}
 
-// RocketMQOptions of a name server and its brokers.
+// RocketMQOptions are the options of a name server and its brokers.
 type RocketMQOptions struct {
-	Brokers int  // masters: 0 or 1: one
-	Slave   bool // of the first broker
+	Brokers int  // how many masters; 0: one
+	Slave   bool // the first broker has a slave
 	// ACL: every request must be signed by User with Password.
 	ACL bool
-	// TLS: clients may also speak TLS, with a certificate that CA has signed.
+	// TLS: clients may also use TLS. The certificate is signed by CA.
 	TLS bool
 
-	HeapMiB int // of each broker's JVM, 0: 256
-	// Set is added to the brokers' configuration.
+	HeapMiB int // heap of each broker's JVM, 0: 256
+	// Set adds settings to the brokers' configuration.
 	Set map[string]string
 
-	Log io.Writer // what the processes say; nil: a file in each folder
+	Log io.Writer // gets the output of the processes; nil: a file in each folder
 }
 
-// RocketMQ is a name server and its brokers. Its methods are for one goroutine.
-// Killing and stopping it ends the first broker; the name server has its own.
+// RocketMQ is a name server and its brokers. Its methods are called by one goroutine. Kill and Stop end the
+// first broker; the name server, Names, has its own methods.
 type RocketMQ struct {
 	*RocketBroker // the first
 	Names         *RocketNames
-	brokers       []*RocketBroker // with the slave, which is last
+	brokers       []*RocketBroker // the slave, if there is one, is the last
 	client        *remoting.Client
 }
 
@@ -67,12 +67,12 @@ type RocketBroker struct {
 	opts     *RocketMQOptions
 	names    *RocketNames
 	name     string
-	id       int // 0: a master
+	id       int // 0: it is a master
 	port, ha int
 	client   *remoting.Client
 }
 
-// StartRocketMQ returns when every broker can be read and written.
+// StartRocketMQ starts RocketMQ and returns when every broker can be read and written.
 func StartRocketMQ(ctx context.Context, opts RocketMQOptions) (*RocketMQ, error) {
 	lib, err := rocketmq.jars(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *RocketMQ) create(ctx context.Context, lib string, opts *RocketMQOptions
 	return errors.Join(errs...)
 }
 
-// Broker is the master with that number.
+// Broker is master number i, from 0.
 func (m *RocketMQ) Broker(i int) *RocketBroker { return m.brokers[i] }
 
 // Slave is the first broker's slave.
@@ -151,7 +151,7 @@ func (m *RocketMQ) Slave() *RocketBroker { return m.brokers[len(m.brokers)-1] }
 // NameServer is the name server's address.
 func (m *RocketMQ) NameServer() string { return m.Names.Addr() }
 
-// Client is a client that may do everything.
+// Client is a client with all rights.
 func (m *RocketMQ) Client() *remoting.Client { return m.client }
 
 // Close ends all processes and removes their folders.
@@ -226,8 +226,8 @@ func (b *RocketBroker) Start(ctx context.Context) error {
 	return b.start(ctx, cmd, b.opts.Log, b.answers)
 }
 
-// answers: a broker that has just started is often not registered for ten seconds.
-// A change of its configuration makes it register at once.
+// answers: a broker that has just started is often not registered for ten seconds. A change of its
+// configuration makes it register at once.
 func (b *RocketBroker) answers(ctx context.Context) error {
 	if err := b.client.SetConfig(ctx, b.Addr(), map[string]string{"brokerPermission": fmt.Sprint(remoting.ReadWrite)}); err != nil {
 		return err
@@ -255,7 +255,7 @@ func rocketJava(dir, lib string, c classes, certs string, opts *RocketMQOptions,
 	args = append(args, c.options()...)
 	if opts.TLS {
 		args = append(args, "-Dtls.config.file="+filepath.Join(certs, "tls.properties"))
-	} else { // else each process makes an RSA key, which takes it seconds
+	} else { // without TLS each process would make an RSA key, which takes seconds
 		args = append(args, "-Dtls.server.mode=disabled")
 	}
 	cmd := exec.Command("java", append(args, "-cp", filepath.Join(lib, "*"), class, "-c", conf)...)
@@ -263,8 +263,8 @@ func rocketJava(dir, lib string, c classes, certs string, opts *RocketMQOptions,
 	return cmd, nil
 }
 
-// brokerPorts are a port for clients and one for slaves. A broker also listens two
-// below the first.
+// brokerPorts finds two ports, for clients and for slaves. A broker also listens on its port for clients
+// minus 2.
 func brokerPorts() (port, ha int, err error) {
 	for range 200 {
 		ports, err := freePorts(2)

@@ -20,8 +20,8 @@ const (
 	topicReadyWithin       = 3 * time.Minute
 )
 
-// CreateTopic makes a topic with that many queues on every master, or gives it more,
-// and returns when the name server tells of all of them.
+// CreateTopic creates a topic with so many queues on every master, or gives it more queues. It returns when
+// the name server lists all of them.
 func (m *RocketMQ) CreateTopic(ctx context.Context, topic string, queues int) error {
 	var on []*RocketBroker
 	for _, b := range m.brokers {
@@ -32,7 +32,7 @@ func (m *RocketMQ) CreateTopic(ctx context.Context, topic string, queues int) er
 	return m.CreateTopicOn(ctx, topic, queues, on...)
 }
 
-// CreateTopicOn is CreateTopic for some brokers.
+// CreateTopicOn does the same on some brokers.
 func (m *RocketMQ) CreateTopicOn(ctx context.Context, topic string, queues int, on ...*RocketBroker) error {
 	for _, b := range on {
 		if err := m.client.CreateTopic(ctx, b.Addr(), topic, queues); err != nil {
@@ -46,15 +46,15 @@ func (m *RocketMQ) CreateTopicOn(ctx context.Context, topic string, queues int, 
 		}
 		for _, b := range on {
 			if !slices.ContainsFunc(r.Queues, func(q remoting.Queues) bool { return q.Broker == b.name && q.Read == queues }) {
-				return fmt.Errorf("topic %s: the name server does not tell of %d queues on %s yet", topic, queues, b.name)
+				return fmt.Errorf("topic %s: the name server does not list %d queues on %s yet", topic, queues, b.name)
 			}
 		}
 		return nil
 	})
 }
 
-// Reaches returns when a queue's end is at offset or further: what was sent is readable
-// a moment after the answer to the sender.
+// Reaches returns when a queue ends at offset or later: a message can be read only a moment after its
+// sender got an answer.
 func (b *RocketBroker) Reaches(ctx context.Context, q remoting.Queue, offset int64) error {
 	return until(ctx, topicReadyWithin, func(ctx context.Context) error {
 		a, err := b.client.Call(ctx, b.Addr(), remoting.MaxOffset(q))
@@ -62,7 +62,7 @@ func (b *RocketBroker) Reaches(ctx context.Context, q remoting.Queue, offset int
 			return err
 		}
 		if head, err := remoting.OffsetOf(a); err != nil || head < offset {
-			return fmt.Errorf("queue %d of %s ends at %d, and %d was to come (%v)", q.ID, q.Topic, head, offset, err)
+			return fmt.Errorf("queue %d of %s ends at %d and has not reached %d in time (%v)", q.ID, q.Topic, head, offset, err)
 		}
 		return nil
 	})
@@ -82,8 +82,8 @@ func (m *RocketMQ) DeleteTopic(ctx context.Context, topic string) error {
 	return err
 }
 
-// Trim makes the broker delete all commit log files but the newest, whatever their
-// topics are, and returns when the queue begins at offset or later.
+// Trim makes the broker delete all files of its commit log but the newest, with messages of all topics. It
+// returns when the queue begins at offset or later.
 func (b *RocketBroker) Trim(ctx context.Context, q remoting.Queue, offset int64) error {
 	if err := b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "0"}); err != nil {
 		return err
@@ -91,21 +91,21 @@ func (b *RocketBroker) Trim(ctx context.Context, q remoting.Queue, offset int64)
 	if _, err := b.client.Call(ctx, b.Addr(), &remoting.Command{Code: codeDeleteExpired}); err != nil {
 		return err
 	}
-	err := until(ctx, 3*time.Minute, func(ctx context.Context) error { // a broker begins to clean up a minute after its start
+	err := until(ctx, 3*time.Minute, func(ctx context.Context) error { // a broker begins to delete a minute after its start
 		a, err := b.client.Call(ctx, b.Addr(), remoting.MinOffset(q))
 		if err != nil {
 			return err
 		}
 		if low, err := remoting.OffsetOf(a); err != nil || low < offset {
-			return fmt.Errorf("queue %d of %s begins at %d still, and %d was to come (%v)", q.ID, q.Topic, low, offset, err)
+			return fmt.Errorf("queue %d of %s still begins at %d and has not reached %d in time (%v)", q.ID, q.Topic, low, offset, err)
 		}
 		return nil
 	})
 	return errors.Join(err, b.client.SetConfig(ctx, b.Addr(), map[string]string{"fileReservedTime": "72"}))
 }
 
-// LoseOldest kills the broker, removes the oldest file of its commit log, which holds
-// messages of all its topics, and starts it again.
+// LoseOldest kills the broker, removes the oldest file of its commit log, which holds messages of all its
+// topics, and starts it again.
 func (b *RocketBroker) LoseOldest(ctx context.Context) error {
 	if err := b.Kill(); err != nil {
 		return err
@@ -121,9 +121,9 @@ func (b *RocketBroker) LoseOldest(ctx context.Context) error {
 	return errors.Join(os.Remove(files[0]), b.Start(ctx))
 }
 
-// Backup kills the broker, keeps a copy of all that it stores, and starts it again. lose brings
-// the copy back in the same way. So the broker loses what came after it, as one does that
-// flushes late and whose machine loses power.
+// Backup kills the broker, copies all that it stores, and starts it again. lose puts the copy back in the
+// same way. So the broker loses later messages, like a broker that flushes late on a machine that loses
+// power.
 func (b *RocketBroker) Backup(ctx context.Context) (lose func(context.Context) error, err error) {
 	store, backup := filepath.Join(b.dir, "store"), filepath.Join(b.dir, "backup")
 	restart := func(ctx context.Context, from, to string) error {
@@ -155,11 +155,11 @@ func (m *RocketMQ) Admin(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Logback is a file for Java programs, whose official client logs to the user's home
-// folder without it.
+// Logback is a configuration file for Java programs. Without it, the official client logs to the user's
+// home folder.
 func (m *RocketMQ) Logback() string { return filepath.Join(m.Names.dir, "logback.xml") }
 
-// Classpath is for Java programs that use the official client.
+// Classpath has the official client, for Java programs.
 func (m *RocketMQ) Classpath() string { return filepath.Join(m.lib, "*") }
 
 func until(ctx context.Context, within time.Duration, ok func(context.Context) error) error {

@@ -13,23 +13,22 @@ import (
 const (
 	codeSend      = 310
 	codeSendBatch = 320
-	codeFlushing  = 10 // and the two after it: stored, and not on the disk or the slave yet
+	codeFlushing  = 10 // this code and the next two: stored, but not yet on the disk or the slave
 	sendWithin    = time.Minute
 )
 
-// RocketAppender writes each record of a topic's queues once, also when the broker is
-// killed with a request on the way. It must be the only one that writes to the topic,
-// and is for one goroutine: so where a queue ends says what became of a request.
+// RocketAppender writes each record of a topic's queues once, even if the broker is killed during a
+// request. If it does not know what became of a request, it looks where the queue ends. So nothing else
+// may write to the topic. It is used by one goroutine.
 //
-// The official producer does not serve here. It notices the end of a connection only
-// when its timeout has passed.
+// It does not use the official producer, which notices a closed connection only after its timeout.
 type RocketAppender struct {
 	topic  string
 	broker *RocketBroker
 	client *remoting.Client
 }
 
-// NewAppender writes to the queues that a topic has on this broker.
+// NewAppender makes an appender for the queues that a topic has on this broker.
 func (b *RocketBroker) NewAppender(topic string) *RocketAppender {
 	o := remoting.Options{NameServers: b.client.NameServers(), Answer: sendWithin}
 	if b.opts.ACL {
@@ -41,8 +40,8 @@ func (b *RocketBroker) NewAppender(topic string) *RocketAppender {
 // Close closes its connections.
 func (a *RocketAppender) Close() { a.client.Close() }
 
-// Append puts values, in one batch, after a queue that ends at end. It tries until
-// they are there or ctx ends, and calls sending before each try.
+// Append appends values, in one batch, to a queue that ends at end. It tries until they are there or ctx
+// ends, and calls sending before each try.
 func (a *RocketAppender) Append(ctx context.Context, queue int, end int64, values [][]byte, sending func()) error {
 	for {
 		sending()
@@ -70,9 +69,8 @@ func (a *RocketAppender) Append(ctx context.Context, queue int, end int64, value
 	}
 }
 
-// notWritten returns those of values that a queue lacks, if it ended at end before them
-// and ends at at now. A broker that is killed may have written the first messages of a
-// batch only.
+// notWritten returns the values that a queue lacks, if it ended at end before them and ends at at now. A
+// broker that is killed may have written only the first messages of a batch.
 func notWritten(values [][]byte, end, at int64) ([][]byte, bool) {
 	if at < end || at > end+int64(len(values)) {
 		return nil, false
@@ -81,10 +79,10 @@ func notWritten(values [][]byte, end, at int64) ([][]byte, bool) {
 }
 
 func (a *RocketAppender) notAlone(queue int, at, end int64) error {
-	return fmt.Errorf("%s/%s/%d ends at offset %d and must end at %d: somebody else writes to it", a.topic, a.broker.name, queue, at, end)
+	return fmt.Errorf("%s/%s/%d ends at offset %d and must end at %d: another program writes to it", a.topic, a.broker.name, queue, at, end)
 }
 
-// try sends one request and returns the first message's offset.
+// try sends one request and returns the offset of the first message.
 func (a *RocketAppender) try(ctx context.Context, queue int, values [][]byte) (int64, error) {
 	cmd := &remoting.Command{Code: codeSend, Ext: map[string]string{
 		"a": "appender", "b": a.topic, "c": "TBW102", "d": "4", "e": strconv.Itoa(queue), "f": "0",
@@ -106,8 +104,8 @@ func (a *RocketAppender) try(ctx context.Context, queue int, values [][]byte) (i
 	return strconv.ParseInt(answer.Ext["queueOffset"], 10, 64)
 }
 
-// batchOf is a batch's body: of each message its length, three words that are not
-// used here (magic, checksum, flag), the value and no properties.
+// batchOf is the body of a batch. For each message it has the length, three words that are not used here
+// (magic, checksum, flag), the value, and no properties.
 func batchOf(values [][]byte) []byte {
 	var b []byte
 	for _, v := range values {
@@ -119,8 +117,8 @@ func batchOf(values [][]byte) []byte {
 	return b
 }
 
-// End asks where a queue ends until the broker answers or ctx ends. Every record that
-// the broker has answered lies below it.
+// End gives the end of a queue, after every record for which the broker has sent an answer. It asks until
+// the broker answers or ctx ends.
 func (a *RocketAppender) End(ctx context.Context, queue int) (int64, error) {
 	q := remoting.Queue{Topic: a.topic, ID: queue}
 	for {

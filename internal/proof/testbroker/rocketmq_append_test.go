@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 )
 
-// A request that was on its way when the broker was killed was carried out or was not:
-// in the end every record lies once, in its order.
+// When the broker is killed, a request that is on its way is carried out or not. At the end every record
+// is in the queue once, in order.
 func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 	b, err := StartRocketMQ(t.Context(), RocketMQOptions{})
 	if err != nil {
@@ -40,13 +40,13 @@ func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			go func() { killed <- errors.Join(b.Kill(), b.Start(t.Context())) }() // received below
+			go func() { killed <- errors.Join(b.Kill(), b.Start(t.Context())) }() // its result is read below
 		}
 		var values [][]byte
 		for i := range batch {
 			values = append(values, fmt.Append(nil, n*batch+i))
 		}
-		if n%7 == 0 { // not a batch
+		if n%7 == 0 { // one record alone, not a batch
 			for i, v := range values {
 				if err := a.Append(t.Context(), 0, int64(n*batch+i), [][]byte{v}, func() {}); err != nil {
 					t.Fatal(err)
@@ -71,7 +71,7 @@ func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		for m := answer.Body; len(m) > 0; at++ {
-			size, length := binary.BigEndian.Uint32(m), int(binary.BigEndian.Uint32(m[84:])) // where a body's length is, with IPv4 hosts
+			size, length := binary.BigEndian.Uint32(m), int(binary.BigEndian.Uint32(m[84:])) // where the length of the body is, with IPv4 hosts
 			if body := string(m[88 : 88+length]); body != fmt.Sprint(at) {
 				t.Fatalf("offset %d holds %q", at, body)
 			}
@@ -79,8 +79,8 @@ func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 		}
 	}
 
-	if err := a.Append(t.Context(), 0, 17, [][]byte{[]byte("x")}, func() {}); err == nil || !strings.Contains(err.Error(), "somebody else writes to it") {
-		t.Errorf("after another's record: %v", err)
+	if err := a.Append(t.Context(), 0, 17, [][]byte{[]byte("x")}, func() {}); err == nil || !strings.Contains(err.Error(), "another program writes to it") {
+		t.Errorf("after a record of another program: %v", err)
 	}
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestEachRecordComesOnceIntoARocketMQQueueThroughKills(t *testing.T) {
 	}
 }
 
-// A queue's maximum follows an answer some milliseconds later. End waits for it.
+// The end of a queue grows some milliseconds after an answer. End waits for it.
 func TestWhereARocketMQQueueEndsIsToldWithAllThatWasAnswered(t *testing.T) {
 	b, err := StartRocketMQ(t.Context(), RocketMQOptions{})
 	if err != nil {
@@ -108,7 +108,7 @@ func TestWhereARocketMQQueueEndsIsToldWithAllThatWasAnswered(t *testing.T) {
 	}
 	a := b.NewAppender("t")
 	defer a.Close()
-	const batches, batch = 60, 50 // without waiting, 3 of 10 ends are too low
+	const batches, batch = 60, 50 // without the wait, 3 of 10 ends are too low
 	values := make([][]byte, batch)
 	for i := range values {
 		values[i] = []byte("a record")
@@ -118,7 +118,7 @@ func TestWhereARocketMQQueueEndsIsToldWithAllThatWasAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if end, err := a.End(t.Context(), 0); err != nil || end != n+batch {
-			t.Fatalf("the queue ends at %d (%v), and %d records were answered", end, err, n+batch)
+			t.Fatalf("the queue ends at %d (%v), and the broker has answered for %d records", end, err, n+batch)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// properties are the broker's. The sizes suit a test: a few topics, one client.
-// The port for slaves (ha) listens on every address: RocketMQ offers no setting.
+// properties are the settings of the broker. The sizes fit a test: a few topics, one client. RocketMQ has
+// no setting for the address of the port for slaves (ha), so it listens on every address.
 func (b *RocketBroker) properties() map[string]string {
 	p := map[string]string{
 		"brokerClusterName": "c1", "brokerName": b.name, "brokerId": fmt.Sprint(b.id),
@@ -47,8 +47,8 @@ func writeConf(name string, p map[string]string) error {
 	return os.WriteFile(name, []byte(text.String()), 0o600)
 }
 
-// writeTLS writes certificates, and the configuration that name server and brokers
-// share: plain and TLS on the same port.
+// writeTLS writes certificates, and the configuration for name server and brokers: plain and TLS on the
+// same port.
 func (n *RocketNames) writeTLS() error {
 	if err := n.writeCerts(); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (n *RocketNames) writeTLS() error {
 		"tls.server.certPath": pem, "tls.server.keyPath": pem, "tls.server.trustCertPath": n.CA()})
 }
 
-// rocketLogback: without it each process writes hundreds of lines about its own
-// logging, and files in the user's home folder. RocketMQ renames logback's classes.
+// rocketLogback: without it each process writes hundreds of lines about its own logging, and files into the
+// user's home folder. The names of logback's classes are those of RocketMQ's own copy.
 const rocketLogback = `<configuration>
  <statusListener class="org.apache.rocketmq.logging.ch.qos.logback.core.status.NopStatusListener"/>
  <appender name="C" class="org.apache.rocketmq.logging.ch.qos.logback.core.ConsoleAppender">

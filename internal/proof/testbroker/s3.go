@@ -15,21 +15,21 @@ import (
 	"strings"
 )
 
-// S3Version is that of versitygw, the S3 server.
+// S3Version is the version of versitygw, the S3 server.
 const S3Version = "1.8.0"
 
-// S3 is a real S3 server over a temporary folder. Its methods are for one goroutine.
+// S3 is a real S3 server over a temporary folder. Its methods are called by one goroutine.
 type S3 struct {
 	process
 	program string
 	port    int
 	log     io.Writer
-	// AccessKey and SecretKey may do everything. They are made for this server.
+	// AccessKey and SecretKey have all rights. They are made for this server.
 	AccessKey, SecretKey string
 }
 
-// StartS3 returns when the server answers. The first call on a machine builds the server
-// from its module, which takes minutes.
+// StartS3 starts the server and returns when it answers. The first call on a machine builds the server from
+// its Go module, which takes minutes.
 func StartS3(ctx context.Context, log io.Writer) (*S3, error) {
 	program, err := s3Program(ctx)
 	if err != nil {
@@ -54,18 +54,18 @@ func StartS3(ctx context.Context, log io.Writer) (*S3, error) {
 
 func (s *S3) folder() string { return filepath.Join(s.dir, "buckets") }
 
-// Endpoint is its URL.
+// Endpoint is the URL of the server.
 func (s *S3) Endpoint() string { return "http://" + s.address() }
 
 func (s *S3) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Environment is what clients of the server need, as the aws command knows it.
+// Environment has the variables that clients of the server need, under the names of the aws command.
 func (s *S3) Environment() []string {
 	return []string{"AWS_ENDPOINT_URL=" + s.Endpoint(), "AWS_ACCESS_KEY_ID=" + s.AccessKey,
 		"AWS_SECRET_ACCESS_KEY=" + s.SecretKey, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true"}
 }
 
-// Bucket makes a bucket: a folder, as the server keeps them.
+// Bucket creates a bucket. The server keeps a bucket as a folder.
 func (s *S3) Bucket(name string) error { return os.Mkdir(filepath.Join(s.folder(), name), 0o755) }
 
 // Start starts a server that was stopped or killed, on the same folder and port.
@@ -81,15 +81,15 @@ func (s *S3) answers(ctx context.Context) error {
 		return err
 	}
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req) // refused without credentials, but answered
+	resp, err := http.DefaultClient.Do(req) // it refuses the request without credentials, which is an answer
 	if err == nil {
 		_ = resp.Body.Close()
 	}
 	return err
 }
 
-// s3Program gives the server's binary, built if need be. It is in no module of ours: it
-// has many dependencies, and only tests use it.
+// s3Program gives the path of the server's program, and builds it if it is not there. It is not in our
+// modules, because it has many dependencies and only tests use it.
 func s3Program(ctx context.Context) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -116,7 +116,7 @@ func s3Program(ctx context.Context) (string, error) {
 	}
 	part := filepath.Join(home, "part")
 	cmd := exec.CommandContext(ctx, "go", "install", "github.com/versity/versitygw/cmd/versitygw@v"+S3Version)
-	cmd.Dir = home // of no module
+	cmd.Dir = home // a folder without a module
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GOFLAGS=") && !strings.HasPrefix(v, "GOBIN=") && !strings.HasPrefix(v, "CGO_ENABLED=") {
 			cmd.Env = append(cmd.Env, v)

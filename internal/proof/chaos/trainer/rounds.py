@@ -64,7 +64,7 @@ class RoundInput:
             raise RuntimeError(f"{over} of {world} ranks have reached the end of the rounds")
         mine = found[-1][1] << 32 | found[-1][2] if found else 0
         if places != mine * world:
-            raise RuntimeError(f"this rank is at {mine:#x}, and the others are elsewhere: all {world} add up to {places:#x}")
+            raise RuntimeError(f"this rank is at {mine:#x}, and others are elsewhere: all {world} add up to {places:#x}")
         if found and keys != self.rows:
             raise RuntimeError(f"the ranks got {keys} records in round {mine:#x}, and global_rows is {self.rows}")
 

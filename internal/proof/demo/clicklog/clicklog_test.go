@@ -57,7 +57,7 @@ func TestEveryRecordIsWhereTheTruthSaysWithTheValuesItSays(t *testing.T) {
 	}
 }
 
-// recompute parses a line the slow way.
+// recompute parses a line in the simplest way.
 func recompute(t *testing.T, line string) (check uint64, label byte) {
 	fields := strings.Split(line, "\t")
 	if len(fields) != 1+Ints+Categories {
@@ -109,7 +109,7 @@ func TestAboutAQuarterOfTheLabelsAreClicks(t *testing.T) {
 	for half, labels := range [][]byte{truth.Labels[:truth.Drift], truth.Labels[truth.Drift:]} {
 		rate := float64(bytes.Count(labels, []byte{1})) / float64(len(labels))
 		if rate < 0.1 || rate > 0.45 {
-			t.Errorf("half %d: %.3f of the labels are clicks", half, rate)
+			t.Errorf("half %d of the log: %.3f of the labels are clicks, want about a quarter", half, rate)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestEveryRecordHasItsPlaceInTheTopicAndItsBytes(t *testing.T) {
 		for p, head := range truth.Topic.Heads(records) {
 			numbers, ok := truth.Segment(topic.Partition(p))
 			if !ok {
-				t.Fatalf("partition %d is not known", p)
+				t.Fatalf("Segment does not know partition %d of the topic", p)
 			}
 			for offset := range head {
 				n, ok := numbers(offset)
@@ -157,7 +157,7 @@ func TestEveryRecordHasItsPlaceInTheTopicAndItsBytes(t *testing.T) {
 			t.Errorf("%d records: record %d has %d places", records, i, seen[i])
 		}
 		if _, ok := truth.Segment("views/0"); ok {
-			t.Error("a partition of another topic is known")
+			t.Error("Segment knows a partition of another topic")
 		}
 		lines := m.OpenLines(log)
 		for n := range records {
@@ -170,7 +170,7 @@ func TestEveryRecordHasItsPlaceInTheTopicAndItsBytes(t *testing.T) {
 			}
 		}
 		if _, err := lines.Next(); err != io.EOF {
-			t.Errorf("behind the last line: %v", err)
+			t.Errorf("Next after the last line: %v, want io.EOF", err)
 		}
 	}
 }

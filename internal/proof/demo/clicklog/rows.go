@@ -2,7 +2,7 @@ package clicklog
 
 import "math"
 
-// block is up to blockRows records, as text and as truth.
+// block is up to blockRows records: their text and the truth about them.
 type block struct {
 	text   []byte
 	starts []int64 // where each record begins in text
@@ -24,8 +24,7 @@ func newBlock() *block {
 	}
 }
 
-// fill replaces the block's records by n fresh ones. phase is 0 before the
-// drift, 1 after it.
+// fill replaces the block's records by n new ones. phase is 0 before the drift and 1 after it.
 func (b *block) fill(w *world, r random, n, phase int) {
 	b.text, b.starts, b.checks, b.labels = b.text[:0], b.starts[:0], b.checks[:0], b.labels[:0]
 	for range n {

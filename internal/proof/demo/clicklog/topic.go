@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 )
 
-// Topic says where the log's records lie when they are produced into a topic: in
-// the log's order, Stripe records to one partition, then as many to the next. So
-// partition and offset of a record follow from its number, and nobody has to ask
-// the broker what is where.
+// Topic says where the log's records are in a topic. The producer writes them in the log's order:
+// Stripe records to one partition, the next Stripe records to the next partition. So the number of a
+// record gives its partition and offset, without asking the broker.
 type Topic struct {
 	Name       string `json:"name"`
 	Partitions int    `json:"partitions"`
 	Stripe     int    `json:"stripe"`
-	// Format of a partition's name, of the topic's and the number; "": name/number.
+	// Format makes the name of a partition from the topic's name and the number. "": name/number.
 	Format string `json:"format,omitempty"`
 }
 
@@ -30,7 +29,7 @@ func (t Topic) Number(partition int, offset int64) int {
 	return (stripe*t.Partitions+partition)*t.Stripe + in
 }
 
-// Heads is where each partition ends when the first n records are in it.
+// Heads gives the end of each partition when the first n records are in the topic.
 func (t Topic) Heads(n int) []int64 {
 	heads := make([]int64, t.Partitions)
 	for p, at := 0, 0; at < n; p, at = (p+1)%t.Partitions, at+t.Stripe {
@@ -39,15 +38,14 @@ func (t Topic) Heads(n int) []int64 {
 	return heads
 }
 
-// Partition is the name that readers give a partition.
+// Partition is the name of a partition, as readers call it.
 func (t Topic) Partition(p int) string {
 	return fmt.Sprintf(cmp.Or(t.Format, "%s/%d"), t.Name, p)
 }
 
 const linesName = "lines.crc32"
 
-// Lines reads the records of a log in order, as they are produced: without their
-// line ends.
+// Lines reads the records of a log in the order in which they are produced, without line ends.
 type Lines struct {
 	dir   string
 	files []File
@@ -58,7 +56,7 @@ type Lines struct {
 // OpenLines begins with the first record of the log in logDir.
 func (m *Manifest) OpenLines(logDir string) *Lines { return &Lines{dir: logDir, files: m.Files} }
 
-// Next returns the next record, io.EOF behind the last one.
+// Next returns the next record, and io.EOF after the last one.
 func (l *Lines) Next() ([]byte, error) {
 	for {
 		if l.file == nil {
@@ -76,7 +74,7 @@ func (l *Lines) Next() ([]byte, error) {
 			return line[:len(line)-1], nil
 		}
 		if err != io.EOF || len(line) > 0 {
-			return nil, fmt.Errorf("%s: %d bytes behind its last line: %w", l.file.Name(), len(line), err)
+			return nil, fmt.Errorf("%s: %d bytes after its last line end: %w", l.file.Name(), len(line), err)
 		}
 		if err := l.Close(); err != nil {
 			return nil, err
@@ -93,11 +91,11 @@ func (l *Lines) Close() (err error) {
 	return err
 }
 
-// SetTopic adds to the truth in truthDir where the log's records will lie in t,
-// and each record's CRC-32, for readers that decode by themselves.
+// SetTopic adds two things to the truth in truthDir: where the log's records will be in t, and the CRC-32
+// of each record, for readers that decode by themselves.
 func (m *Manifest) SetTopic(logDir, truthDir string, t Topic) (err error) {
 	if t.Partitions < 1 || t.Stripe < 1 {
-		return fmt.Errorf("topic %s: %d partitions and stripes of %d records; both are at least 1", t.Name, t.Partitions, t.Stripe)
+		return fmt.Errorf("topic %s: %d partitions and stripes of %d records; both must be at least 1", t.Name, t.Partitions, t.Stripe)
 	}
 	f, err := os.Create(filepath.Join(truthDir, linesName))
 	if err != nil {
@@ -133,7 +131,7 @@ func (t *Truth) readLines(dir string) error {
 		return err
 	}
 	if len(raw) != 4*t.Records {
-		return fmt.Errorf("%s: %d bytes for %d records", linesName, len(raw), t.Records)
+		return fmt.Errorf("%s has %d bytes, which do not fit %d records", linesName, len(raw), t.Records)
 	}
 	t.Lines = make([]uint32, t.Records)
 	for i := range t.Lines {

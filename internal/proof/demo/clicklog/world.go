@@ -10,49 +10,49 @@ import (
 const (
 	Ints       = 13
 	Categories = 26
-	// Buckets and Salt are how the quick start's dataset hashes categories; the
-	// truth's checksums are over hashed values, as trainers see them.
+	// Buckets and Salt are the hash settings of the quick start's dataset. The checksums of the truth are
+	// over hashed categories, as trainers see them.
 	Buckets = 1 << 15
 	Salt    = "clicks"
-	// Missing is what a missing integer decodes to.
+	// Missing is the decoded value of a missing integer.
 	Missing = -1
 
 	quantiles = 4096
 	bias      = -1.35
 )
 
-// vocabulary sizes, after those of the public Criteo sample.
+// vocabulary is the number of ids in each column, like those of the public Criteo sample.
 var vocabulary = [Categories]int{
 	1400, 550, 120_000, 60_000, 300, 20, 11_000, 600, 3, 35_000, 5_000, 90_000, 3_200,
 	26, 8_000, 70_000, 10, 4_000, 1_800, 4, 80_000, 15, 15, 30_000, 70, 25_000,
 }
 
-// an id of a category: what one draw needs, on half a cache line.
+// id is an id of a category: all that one draw needs, in half a cache line.
 type id struct {
 	text   [8]byte
-	check  uint64     // its part of the record's checksum
+	check  uint64     // its summand of the record's checksum
 	weight [2]float32 // before and after the drift
 	keep   uint32     // alias method: keep this id below, else take alias
 	alias  uint32
 }
 
-// one of the equally likely values of an integer column.
+// integer is one of the equally likely values of an integer column.
 type integer struct {
 	text   [10]byte
-	n      uint8 // bytes of text; 0: missing
+	n      uint8 // length of its text; 0: missing
 	weight float32
 	check  uint64
 }
 
-// world is everything that is drawn once per seed. Read-only after newWorld.
+// world is everything that is drawn once per seed. It does not change after newWorld.
 type world struct {
 	ids   [Categories][]id
 	shift [Categories]int // after the drift the r-th most popular id is r+shift
 	ints  [Ints][quantiles]integer
 }
 
-// Key is the multiplier of value j in a record's checksum: 0 the label, 1..13
-// the integers, 14..39 the hashed categories; the sum wraps at 2^64.
+// Key is the factor of value j in a record's checksum: 0 is the label, 1..13 the integers, 14..39 the
+// hashed categories. The sum is mod 2^64.
 func Key(j int) uint64 { return splitmix(uint64(j) + 1) }
 
 func newWorld(seed uint64) *world {
@@ -98,7 +98,7 @@ func (w *world) drawCategory(c int, r random) {
 	w.ids[c] = ids
 }
 
-// zipf gives the share of each rank k, ~ 1/(k+1)^s.
+// zipf gives the share of each rank k, which is proportional to 1/(k+1)^s.
 func zipf(n int, s float64) []float64 {
 	p := make([]float64, n)
 	sum := 0.0
@@ -112,8 +112,8 @@ func zipf(n int, s float64) []float64 {
 	return p
 }
 
-// centre moves a phase's weights so that their mean over the draws is 0: the
-// share of clicks is then the same for each seed and on both sides of the drift.
+// centre shifts the weights of a phase so that their mean over the draws is 0. So the share of clicks is
+// the same for each seed, and on both sides of the drift.
 func centre(ids []id, share []float64, phase, shift int) {
 	mean := 0.0
 	for k, p := range share {
@@ -124,8 +124,7 @@ func centre(ids []id, share []float64, phase, shift int) {
 	}
 }
 
-// alias prepares draws in constant time (Walker's alias method, Vose's
-// construction). It uses up p.
+// alias prepares draws in constant time (Walker's alias method, in Vose's construction). It destroys p.
 func alias(ids []id, p []float64) {
 	n := len(ids)
 	for k := range p {
@@ -178,7 +177,7 @@ func (w *world) drawInteger(j int, r random) {
 	}
 }
 
-// random is splitmix64: one word of state, good enough for a click log.
+// random is splitmix64. It has one word of state, which is good enough for a click log.
 type random uint64
 
 func (r *random) next() uint64 {

@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 )
 
-// Options say which log to write.
+// Options say which log to write, and where.
 type Options struct {
 	LogDir   string // the files that are read: day_0.tsv ..
-	TruthDir string // what is known about them: manifest.json, day_0.truth ..
+	TruthDir string // the truth about them: manifest.json, day_0.truth ..
 	Records  int    // at least Files
 	Seed     uint64
 	// Progress, if set, is called with the number of records written so far, from
@@ -25,7 +25,7 @@ type Options struct {
 	Progress func(records int64)
 }
 
-// Files is how many files a log has. The drift begins with file Files/2.
+// Files is the number of files of a log. The drift begins with file Files/2.
 const Files = 8
 
 // Manifest describes a log that was written.
@@ -35,10 +35,10 @@ type Manifest struct {
 	Bytes   int64  `json:"bytes"`
 	Drift   int    `json:"drift"` // number of the first record after the drift
 	Files   []File `json:"files"`
-	Topic   *Topic `json:"topic,omitempty"` // where they are produced to
+	Topic   *Topic `json:"topic,omitempty"` // the topic, if there is one
 }
 
-// File is one file of the log; its records are numbered from First on.
+// File is one file of the log. Its first record has the number First.
 type File struct {
 	Name    string `json:"name"`
 	First   int    `json:"first"`
@@ -46,10 +46,10 @@ type File struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// EstimatedBytes is what a log of n records takes on disk, its truth included.
+// EstimatedBytes is the space on disk of a log of n records and its truth.
 func EstimatedBytes(n int) int64 { return int64(n) * 310 }
 
-// Write makes the log, on all cores. It stops early when ctx ends.
+// Write writes the log, on all cores. It stops early when ctx ends.
 func Write(ctx context.Context, o Options) (*Manifest, error) {
 	if o.Records < Files {
 		return nil, fmt.Errorf("a click log has at least %d records, got %d", Files, o.Records)

@@ -43,7 +43,7 @@ func (w writer) Append(ctx context.Context, partition int, end int64, values [][
 	return w.Appender.Append(ctx, partition, end, values, 0, sending)
 }
 
-// produceTo is a producer of a log of its own.
+// produceTo is a producer with a log of its own.
 func produceTo(t *testing.T, address, topic string) *Producer {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,12 +65,12 @@ func TestAProducerOnARealBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("that is not alone says so", func(t *testing.T) { isNotAlone(t, b, produceTo(t, b.Addr(), "shared")) })
+	t.Run("that is not alone reports it", func(t *testing.T) { isNotAlone(t, b, produceTo(t, b.Addr(), "shared")) })
 	t.Run("produces every record once through kills", func(t *testing.T) { isKilled(t, b, produceTo(t, b.Addr(), "clicks")) })
 }
 
-// A request that was on its way when the broker died is in the log or is not: in
-// the end every record lies once, and where the truth says.
+// When the broker dies, a request that is on its way is carried out or not. At the end every record is in
+// the topic once, where the truth says.
 func isKilled(t *testing.T, b *testbroker.Broker, p *Producer) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(t.Context()) }() // ends with the test

@@ -1,7 +1,7 @@
-// Package produce puts the click log into a topic, record by record in the log's
-// order and at a steady pace, while others read it.
+// Package produce writes the click log into a topic, in the log's order and at a steady pace, while the
+// topic is read.
 //
-// The truth says which offset each record has before it is there (clicklog.Topic),
-// so a producer may neither lose nor repeat one, also when its broker is killed
-// with a request on the way: testbroker.Appender's part.
+// The truth (clicklog.Topic) says in advance which offset each record gets. So a producer must neither
+// lose nor repeat a record, even if its broker is killed during a request. testbroker.Appender takes
+// care of that.
 package produce

@@ -18,11 +18,11 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/report"
 )
 
-// Writer writes each record of a topic once, through its broker's deaths. It must be
-// the only one that writes to the topic, and is for one goroutine.
+// Writer writes each record of a topic once, even if the broker is killed. Nothing else may write to the
+// topic. A Writer is used by one goroutine.
 type Writer interface {
-	// Append puts values behind a partition that holds end records. It tries until they
-	// are there or ctx ends, and calls sending before each try.
+	// Append appends values to a partition that holds end records. It tries until they are there or ctx ends,
+	// and calls sending before each try.
 	Append(ctx context.Context, partition int, end int64, values [][]byte, sending func()) error
 	// End asks how many records a partition holds until the broker answers or ctx ends.
 	End(ctx context.Context, partition int) (int64, error)
@@ -32,19 +32,19 @@ type Writer interface {
 // Producer writes a log into its topic, once.
 type Producer struct {
 	Writer   Writer             // Run closes it
-	Manifest *clicklog.Manifest // with a topic, which is empty
+	Manifest *clicklog.Manifest // it has a topic, which is empty
 	LogDir   string
-	TruthDir string  // where report.ProducedName is written
+	TruthDir string  // report.ProducedName is written into it
 	Rate     float64 // records/s
 
 	records atomic.Int64
 }
 
-// Records is how many are in the topic so far.
+// Records is how many records are in the topic so far.
 func (p *Producer) Records() int { return int(p.records.Load()) }
 
-// Run returns when every record is in the topic, or ctx ends. While the broker
-// does not answer it tries again.
+// Run returns when every record is in the topic, or ctx ends. While the broker does not answer, it tries
+// again.
 func (p *Producer) Run(ctx context.Context) (err error) {
 	log, err := os.Create(filepath.Join(p.TruthDir, report.ProducedName))
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *Producer) Run(ctx context.Context) (err error) {
 		if err := pause(ctx, time.Until(due)); err != nil {
 			return err
 		}
-		var sent int64 // by the request that did it, or the last one
+		var sent int64 // when the request was sent that wrote the records; it is sent again after a failure
 		if err := to.Append(ctx, partition, ends[partition], stripe, func() { sent = monotonic() }); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (p *Producer) Run(ctx context.Context) (err error) {
 	}
 }
 
-// nextStripe returns the next records, none at the end of the log.
+// nextStripe returns the next records, and none at the end of the log.
 func nextStripe(lines *clicklog.Lines, most int) (stripe [][]byte, err error) {
 	for len(stripe) < most {
 		line, err := lines.Next()
@@ -99,11 +99,11 @@ func nextStripe(lines *clicklog.Lines, most int) (stripe [][]byte, err error) {
 	return stripe, nil
 }
 
-// complete: the topic holds what the truth says, by the broker's own account.
+// complete asks the broker whether the topic holds what the truth says.
 func (p *Producer) complete(ctx context.Context, to Writer, ends []int64) error {
 	want := p.Manifest.Topic.Heads(p.Manifest.Records)
 	if !slices.Equal(ends, want) {
-		return fmt.Errorf("topic %s: produced up to %d, want %d", p.Manifest.Topic.Name, ends, want)
+		return fmt.Errorf("topic %s: its partitions were produced up to %d, want %d", p.Manifest.Topic.Name, ends, want)
 	}
 	for k, end := range ends {
 		at, err := to.End(ctx, k)
@@ -128,7 +128,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// monotonic is CLOCK_MONOTONIC in ns: what Python's time.monotonic_ns() is too.
+// monotonic is CLOCK_MONOTONIC in ns, the clock of Python's time.monotonic_ns().
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

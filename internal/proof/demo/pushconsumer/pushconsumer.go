@@ -1,7 +1,7 @@
-// Package pushconsumer is RocketMQ's official Go client, used the ordinary way: a push
-// consumer of a group, whose offsets the library commits every five seconds. What it
-// is given goes to a pipe, as nobody has a Python client. The quick start and the
-// benchmark run it beside Headrace; nothing of Headrace is in it.
+// Package pushconsumer runs RocketMQ's official Go client as most programs do: a push consumer in a group,
+// whose offsets the library commits every five seconds. It writes the messages to a pipe, because there
+// is no Python client. The quick start and the benchmark compare Headrace with it. It uses no code of
+// Headrace.
 package pushconsumer
 
 import (
@@ -23,22 +23,21 @@ type Options struct {
 	NameServer, Topic, Group string
 	// Instance names this process in its group.
 	Instance string
-	// Tuned: as many messages in one pull and in one call as the library allows, and what
-	// comes in one call is written as one message, with After between the bodies. Else the
-	// library's defaults.
+	// Tuned takes as many messages in one pull and in one call as the library allows. The messages of
+	// one call are written as one, with After between the bodies. Otherwise the library's defaults apply.
 	Tuned bool
 	After string
 }
 
-// Assigned in place of a length is no message.
+// Assigned in the place of a length marks an entry that is not a message.
 const Assigned = 1<<32 - 1
 
 // most is the library's own limit of messages in a pull and in a call.
 const most = 1024
 
-// Run consumes until ctx ends or out fails, and writes of each message, as little
-// endian numbers, queue (4 bytes), offset (8) and length (4), and then the body. A
-// length of Assigned comes without a body, when the consumer has got queues.
+// Run consumes until ctx ends or out fails. It writes for each message, as little-endian numbers, queue
+// (4 bytes), offset (8) and length (4), then the body. When the consumer is assigned queues, it writes
+// an entry without a body whose length is Assigned.
 func Run(ctx context.Context, o Options, out io.Writer) error {
 	rlog.SetLogLevel("error")
 	w := &writer{out: bufio.NewWriterSize(out, 1<<20)}
@@ -82,10 +81,10 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return c.Shutdown() // commits
+	return c.Shutdown() // Shutdown commits the offsets
 }
 
-// writer is for the library's goroutines, which call side by side.
+// writer is called by several goroutines of the library at the same time.
 type writer struct {
 	mu   sync.Mutex
 	out  *bufio.Writer
@@ -93,7 +92,7 @@ type writer struct {
 	said bool
 }
 
-// joined writes messages as one.
+// joined writes several messages as one.
 func (w *writer) joined(all []*primitive.MessageExt, after string) error {
 	if len(all) == 0 {
 		return nil
@@ -135,7 +134,7 @@ func (w *writer) message(queue int, offset int64, body []byte) error {
 	return err
 }
 
-// assigned says it once.
+// assigned writes the entry Assigned, once.
 func (w *writer) assigned() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,5 +143,5 @@ func (w *writer) assigned() {
 	}
 	w.said = true
 	_, _ = w.out.Write(append(make([]byte, 12), 255, 255, 255, 255))
-	_ = w.out.Flush() // the next message meets what is wrong with it
+	_ = w.out.Flush() // if it failed, so will the next message
 }

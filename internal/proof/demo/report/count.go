@@ -1,26 +1,26 @@
 package report
 
-// Counts is what became of the records of a log; see the package's text.
+// Counts says how many records of a log had which fate; doc.go defines them.
 type Counts struct {
 	Records     int `json:"records"`
 	Once        int `json:"applied_once"`
 	Twice       int `json:"applied_twice"` // or more often
 	Never       int `json:"never"`
-	Redelivered int `json:"redelivered"` // yields to a trainer's loop beyond a record's first
-	Repeats     int `json:"repeats"`     // applications beyond a record's first, in doubt included
+	Redelivered int `json:"redelivered"` // how often records were given to a trainer's loop, after the first time
+	Repeats     int `json:"repeats"`     // how often records were applied, after the first time; applications in doubt count
 	InDoubt     int `json:"in_doubt"`    // rows in a batch that was begun and not finished
 	Foreign     int `json:"foreign"`     // rows that are no record of the log, or not as written
 
-	// Why records were applied twice; they add up to Twice.
-	TwiceUnstepped   int `json:"twice_unstepped"`   // a killed trainer's last batch, which it had not stepped
+	// Why records were applied twice. The two add up to Twice.
+	TwiceUnstepped   int `json:"twice_unstepped"`   // in a killed trainer's last batch, which it had not stepped
 	TwiceUnexplained int `json:"twice_unexplained"` // must be 0
 }
 
-// tally is how often a record was applied.
+// tally counts what happened to one record.
 type tally struct {
 	yielded, sure, doubt uint8
 	first, second        int64 // when the first application began, and the second
-	excused              int64 // from when on the first one may be followed by another; 0: never
+	excused              int64 // from this time on another may follow the first; 0: never
 }
 
 func count(records int, journals []*Journal, kills []Kill) Counts {
@@ -64,9 +64,9 @@ func count(records int, journals []*Journal, kills []Kill) Counts {
 	return c
 }
 
-// add takes in one batch that has the record. Only the first application can explain the
-// second one. How the second one ended explains nothing: it would only allow a third, and
-// three are never explained.
+// add counts a batch that has the record. Only the end of the first application's process can explain a
+// second one. The end of the second one could only explain a third, and a record that was applied three
+// times is never explained.
 func (t *tally) add(b Batch, excused int64) {
 	if t.yielded == 255 {
 		return
@@ -87,15 +87,15 @@ func (t *tally) add(b Batch, excused int64) {
 	}
 }
 
-// doubtful: begun and not finished.
+// doubtful reports whether the batch was begun and not finished.
 func (b Batch) doubtful() bool { return b.Begun != 0 && b.Applied == 0 }
 
-// endedBy says from when on others may have the last batch of a process that was killed
-// with it in hand; 0: nobody killed it. A batch whose step() has returned never comes
-// again: the step lies on the node, where the next agent finds it.
+// endedBy gives the time from which on another trainer may get the last batch of a killed process. 0: it
+// was not killed. A batch whose step() has returned never comes again: the step is stored on the node,
+// and the next agent finds it.
 //
-// The signal was sent at Kill.At. A process that ended itself is seen to have ended a
-// moment later, so there the last entry of its journal counts.
+// A SIGKILL was sent at Kill.At. The end of a process that ended by itself was noticed later, so the last
+// entry of its journal counts.
 func (j *Journal) endedBy(kills []Kill) int64 {
 	for _, k := range kills {
 		if k.PID == j.About.PID && k.What == StoppedTrainer {

@@ -9,18 +9,18 @@ import (
 	"os"
 )
 
-// Kind is what an entry of a journal says.
+// Kind says what an entry of a journal is about.
 type Kind uint32
 
 const (
-	Open    Kind = 1 + iota // payload: About, as JSON; the process has started
+	Open    Kind = 1 + iota // the process has started; payload: About, as JSON
 	Ready                   // its stream is open: it asks for its first batch
-	Segment                 // payload: {"segment", "name"}: a file's number in later entries
-	Yielded                 // a batch is in the trainer's hands; payload below
-	Begin                   // from here on the batch's changes go into the model
-	Applied                 // payload: float32 prediction per row; the batch is in the model
+	Segment                 // payload: {"segment", "name"}: the number of a file in later entries
+	Yielded                 // the trainer has a batch; payload below
+	Begin                   // from here on the model is changed for the batch
+	Applied                 // the batch is in the model; payload: float32 prediction per row
 	Stepped                 // stream.step() has returned
-	End                     // payload: {"cpu_seconds"}; end of data
+	End                     // end of data; payload: {"cpu_seconds"}
 )
 
 // Entry is one entry of a journal. On disk, little-endian: "HRJ1", kind u32,
@@ -41,12 +41,12 @@ const (
 	maxPayload  = 64 << 20
 )
 
-// ErrTorn means that a journal ends inside an entry: its writer was killed in
-// the write, or is still at it.
+// ErrTorn means that a journal ends inside an entry: its writer was killed during the write, or is still
+// writing.
 var ErrTorn = errors.New("the journal ends inside an entry")
 
-// Reader reads a journal's entries, also while it is being written: after io.EOF
-// or ErrTorn, Next can be called again.
+// Reader reads the entries of a journal, also while it is being written: after io.EOF or ErrTorn, call Next
+// again.
 type Reader struct {
 	file *os.File
 	at   int64
@@ -65,8 +65,8 @@ func OpenJournal(path string) (*Reader, error) {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Next returns the next entry, io.EOF at the end of the file, ErrTorn inside an
-// entry, or an error that names file and offset.
+// Next returns the next entry. It returns io.EOF at the end of the file, ErrTorn inside an entry, or an
+// error that names file and offset.
 func (r *Reader) Next() (Entry, error) {
 	head, err := r.read(entryHeader)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Reader) Next() (Entry, error) {
 	}, nil
 }
 
-// read returns n bytes at the reader's place without moving it.
+// read returns the n bytes at the reader's offset without moving it.
 func (r *Reader) read(n int) ([]byte, error) {
 	if cap(r.buf) < n {
 		r.buf = make([]byte, n, 2*n)

@@ -13,23 +13,22 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// ProducedName is the file beside the truth in which a producer writes down, a
-// Produced in a line, what it has put into the topic.
+// ProducedName is the file beside the truth in which a producer writes down what it has put into the topic:
+// one Produced per line.
 const ProducedName = "produced.jsonl"
 
-// Produced is a run of records that lie in a partition now. Times are
-// CLOCK_MONOTONIC in ns.
+// Produced is a run of records that are in a partition now. Times are CLOCK_MONOTONIC in ns.
 type Produced struct {
 	Partition int   `json:"partition"`
 	First     int64 `json:"first"` // offset
 	Records   int   `json:"records"`
-	Sent      int64 `json:"sent_ns"`  // handed to the client
-	Acked     int64 `json:"acked_ns"` // known to be in the log
+	Sent      int64 `json:"sent_ns"`  // given to the client
+	Acked     int64 `json:"acked_ns"` // known to be in the topic
 }
 
-// Live is about records that came while training ran.
+// Live is about records that were produced during training.
 type Live struct {
-	ProducedSeconds float64 `json:"produced_s"` // from the first record to the last
+	ProducedSeconds float64 `json:"produced_s"` // from the first record's production to the last one's
 	BehindSeconds   float64 `json:"behind_s"`   // from the last record's production to the last application
 	Freshness       `json:"freshness"`
 }
@@ -41,8 +40,8 @@ type Freshness struct {
 	Max float64 `json:"max_ms"`
 }
 
-// readProduced gives the moment at which each record was sent, and checks that the
-// producer wrote every record exactly once where the truth says.
+// readProduced gives the time at which each record was sent. It checks that the producer wrote every record
+// exactly once, where the truth says.
 func readProduced(truthDir string, truth *clicklog.Truth) (sent []int64, err error) {
 	f, err := os.Open(filepath.Join(truthDir, ProducedName))
 	if err != nil {
@@ -65,7 +64,7 @@ func readProduced(truthDir string, truth *clicklog.Truth) (sent []int64, err err
 		for offset := p.First; offset < next[p.Partition]; offset++ {
 			n := truth.Topic.Number(p.Partition, offset)
 			if n >= len(sent) {
-				return nil, fmt.Errorf("%s: offset %d of partition %d is behind the end of the log", ProducedName, offset, p.Partition)
+				return nil, fmt.Errorf("%s: offset %d of partition %d is after the end of the log", ProducedName, offset, p.Partition)
 			}
 			sent[n] = p.Sent
 		}
@@ -76,7 +75,7 @@ func readProduced(truthDir string, truth *clicklog.Truth) (sent []int64, err err
 	return sent, nil
 }
 
-// first is when each record was first applied for sure; 0: never.
+// first gives the time at which each record was first certainly applied; 0: never.
 func first(records int, journals []*Journal) []int64 {
 	at := make([]int64, records)
 	for _, j := range journals {
@@ -94,8 +93,8 @@ func first(records int, journals []*Journal) []int64 {
 	return at
 }
 
-// afterBroker says of each killed broker when the first record that was produced
-// after it was applied.
+// afterBroker adds to each killed broker the time at which the first record that was produced after it
+// was applied.
 func afterBroker(kills []Kill, sent []int64, journals []*Journal) []Kill {
 	kills = slices.Clone(kills)
 	for i := range kills {

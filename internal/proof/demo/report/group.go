@@ -6,16 +6,15 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// Group is what a plain consumer group made of the same records at the same time,
-// counted from its own trainers' journals by the same rules. Nothing is explained
-// away in it: Repeated and Never are what they are.
+// Group is what a plain consumer group did with the same records at the same time, counted by the same
+// rules from its own trainers' journals. No repeat in it is explained.
 type Group struct {
-	Title       string   `json:"title"` // of its column
+	Title       string   `json:"title"` // title of its column
 	About       string   `json:"about"` // what it is, with its settings
 	Once        int      `json:"applied_once"`
 	Twice       int      `json:"applied_twice"` // or more often
 	Never       int      `json:"never"`
-	Repeats     int      `json:"repeats"`  // applications beyond a record's first
+	Repeats     int      `json:"repeats"`  // how often records were applied, after the first time
 	InDoubt     int      `json:"in_doubt"` // rows in a batch that was begun and not finished
 	Foreign     int      `json:"foreign"`
 	Kills       []Killed `json:"kills"`

@@ -12,33 +12,32 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// About is what a trainer says of itself in its first entry.
+// About is how a trainer describes itself in its first entry.
 type About struct {
 	Rank      int     `json:"rank"`
 	PID       int     `json:"pid"`
-	Rate      float64 `json:"rate"` // rows/s that it is paced to
+	Rate      float64 `json:"rate"` // rows/s of its pace
 	BatchRows int     `json:"batch_rows"`
-	// Check is what its rows' checksums are over: "" the decoded values, "crc32"
-	// the record's bytes, as of a trainer that decodes by itself.
+	// Check says what its rows' checksums are computed from: "" is the decoded values, "crc32" the
+	// bytes of the record, for a trainer that decodes by itself.
 	Check string `json:"check"`
 }
 
-// Journal is what one trainer process did. Times are CLOCK_MONOTONIC in ns, 0
-// where the entry is not there.
+// Journal is what one trainer process did. Times are CLOCK_MONOTONIC in ns; 0: there is no such entry.
 type Journal struct {
 	Name       string
 	About      About
 	Opened     int64
 	Ready      int64
-	Ended      int64 // it saw the end of data
+	Ended      int64 // when it saw the end of data
 	Last       int64 // time of its last entry
 	CPUSeconds float64
 	Batches    []Batch
-	Foreign    int // rows that are no record of the log, or not as written
+	Foreign    int // rows that are no record of the log, or differ from it
 	Torn       bool
 }
 
-// Batch is one batch in the hands of a trainer.
+// Batch is one batch that a trainer got.
 type Batch struct {
 	Number                           uint64
 	Yielded, Begun, Applied, Stepped int64
@@ -46,7 +45,7 @@ type Batch struct {
 	Predictions                      []float32
 }
 
-// readJournal reads a whole journal and finds each of its rows in the log.
+// readJournal reads a whole journal and finds the record of each of its rows.
 func readJournal(path string, truth *clicklog.Truth) (*Journal, error) {
 	f, err := Follow(path, truth)
 	if err != nil {
@@ -64,7 +63,7 @@ type Follower struct {
 	segments map[int64]clicklog.Numbers
 }
 
-// Follow opens a journal. Nothing is read before More.
+// Follow opens a journal. It reads nothing before More.
 func Follow(path string, truth *clicklog.Truth) (*Follower, error) {
 	r, err := OpenJournal(path)
 	if err != nil {
@@ -76,8 +75,7 @@ func Follow(path string, truth *clicklog.Truth) (*Follower, error) {
 // Close closes the file.
 func (f *Follower) Close() error { return f.reader.Close() }
 
-// More reads what has come since. Torn says whether the file ends inside an entry
-// now.
+// More reads new entries. Torn then says whether the file ends inside an entry.
 func (f *Follower) More() error {
 	f.Torn = false
 	for {
@@ -116,7 +114,7 @@ func (j *Follower) add(e Entry) error {
 		}
 		numbers, ok := j.truth.Segment(s.Name)
 		if !ok {
-			return fmt.Errorf("segment %d is %q, which is no file of the log and no partition of its topic", s.Segment, s.Name)
+			return fmt.Errorf("segment %d is %q, which is neither a file of the log nor a partition of its topic", s.Segment, s.Name)
 		}
 		j.segments[s.Segment] = numbers
 	case Yielded:
@@ -170,18 +168,18 @@ func (j *Follower) add(e Entry) error {
 	return nil
 }
 
-// current is the newest batch, which an entry with this number must be about.
+// current is the newest batch. An entry with this number must be about it.
 func (j *Journal) current(number uint64) (*Batch, error) {
 	if len(j.Batches) == 0 || j.Batches[len(j.Batches)-1].Number != number {
-		return nil, fmt.Errorf("an entry about batch %d, which is not the newest one", number)
+		return nil, fmt.Errorf("an entry is about batch %d, which is not the newest one", number)
 	}
 	return &j.Batches[len(j.Batches)-1], nil
 }
 
-// resolve finds the records of a Yielded entry in the log and compares their values.
+// resolve finds the records of a Yielded entry, and compares their values with the truth.
 func (j *Follower) resolve(e Entry) ([]int32, error) {
 	p := e.Payload
-	bad := fmt.Errorf("batch %d: the lengths in its YIELDED entry do not fit", e.Number)
+	bad := fmt.Errorf("batch %d: the lengths in its YIELDED entry do not add up", e.Number)
 	if len(p) < 8 {
 		return nil, bad
 	}
@@ -200,7 +198,7 @@ func (j *Follower) resolve(e Entry) ([]int32, error) {
 		}
 		numbers, ok := j.segments[segment]
 		if !ok {
-			return nil, fmt.Errorf("batch %d: segment %d was never named", e.Number, segment)
+			return nil, fmt.Errorf("batch %d: segment %d was not named by an earlier entry", e.Number, segment)
 		}
 		for range rows {
 			i := len(records)
@@ -219,7 +217,7 @@ func (j *Follower) resolve(e Entry) ([]int32, error) {
 	return records, nil
 }
 
-// check is the checksum that record n must come with.
+// check is the right checksum of record n.
 func (j *Follower) check(n int) uint64 {
 	if j.About.Check == "crc32" && j.truth.Lines != nil {
 		return uint64(j.truth.Lines[n])

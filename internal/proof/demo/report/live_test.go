@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// liveRun is a run over a topic of two partitions with stripes of one batch: batch
-// b of the log is batch b/2 of partition b%2.
+// liveRun is a run over a topic of two partitions, with stripes of one batch: batch b of the log is batch
+// b/2 of partition b%2.
 type liveRun struct {
 	t     *testing.T
 	dir   string
@@ -49,10 +49,10 @@ func (r *liveRun) folders() Folders {
 		Groups: []string{filepath.Join(r.dir, "group"), filepath.Join(r.dir, "careful")}}
 }
 
-// sent is when batch b was produced: one every 10 ms.
+// sent is the time at which batch b was produced: one every 10 ms.
 func sent(b int) time.Duration { return time.Second + time.Duration(b)*10*time.Millisecond }
 
-// produced writes down that the first batches of the log are in the topic.
+// produced writes down that the first `batches` batches of the log are in the topic.
 func (r *liveRun) produced(batches int) {
 	var lines []byte
 	for b := range batches {
@@ -67,7 +67,7 @@ func (r *liveRun) produced(batches int) {
 	}
 }
 
-// journal of a trainer that applies the batches, each 5 ms after it was produced.
+// journal writes the journal of a trainer that applies these batches, each 5 ms after its production.
 func (r *liveRun) journal(dir, check string, pid int, batches ...int) {
 	about, err := json.Marshal(About{PID: pid, BatchRows: rows, Check: check})
 	if err != nil {
@@ -123,11 +123,11 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 	r := newLiveRun(t)
 	f := r.folders()
 	r.journal(f.Journals, "", 1, span(0, total/rows)...)
-	// The group's first process learns 30 batches and is killed; its next begins at
-	// the last commit, which was before 20 of them, and behind one that nobody learned.
+	// The group's first process learns 30 batches and is killed. Its next process begins at the last
+	// commit, 20 batches earlier. Batch 50 is committed and never learned.
 	r.journal(f.Groups[0], "crc32", 2, span(0, 30)...)
 	r.journal(f.Groups[0], "crc32", 3, append(span(10, 50), span(51, total/rows)...)...)
-	// The careful one commits behind each batch: one of them, not yet committed, comes again.
+	// The careful group commits after each batch: one batch, not yet committed, comes again.
 	r.journal(f.Groups[1], "crc32", 4, span(0, 30)...)
 	r.journal(f.Groups[1], "crc32", 5, span(29, total/rows)...)
 	broker := Kill{What: "broker", Name: "broker", At: int64(sent(40)) - 1, Back: int64(sent(40)) + 1}
@@ -146,13 +146,13 @@ func TestOursAndTheConsumerGroupAreCountedByTheSameRules(t *testing.T) {
 		t.Errorf("the group: %+v", g)
 	}
 	if careful.Twice != rows || careful.Never != 0 || careful.Once != total-rows {
-		t.Errorf("the other group: %+v", careful)
+		t.Errorf("the group that commits after each batch: %+v", careful)
 	}
 	if got.Live.P50 != 5 || got.Live.Max != 5 || got.MakespanRatio != 0 {
 		t.Errorf("each record was learned 5 ms after it was produced: %+v", got.Live)
 	}
 	if ms := got.Kills[0].ReleaseMS; ms == nil || *ms < 15 || *ms > 15.1 { // batch 41, 5 ms after it was produced
-		t.Errorf("the first record behind the broker's death: %v", *ms)
+		t.Errorf("first record produced after the broker's death: applied after %v ms, want 15 ms", *ms)
 	}
 	var text strings.Builder
 	got.Print(&text)

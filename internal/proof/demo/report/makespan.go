@@ -2,17 +2,16 @@ package report
 
 import "slices"
 
-// life is when a trainer process could work: from asking for its first batch to
-// its death or the end of data.
+// life is the time in which a trainer process could work: from its request for a first batch to its death
+// or the end of data.
 type life struct {
 	from, to int64
 	rate     float64
 }
 
-// makespan is the time from the first trainer's first request to the last
-// record's application, and that time over the ideal: the moment at which the
-// trainers that live at each instant, each at the rate it is paced to and never
-// waiting, would have applied as many records.
+// makespan is the time from the first trainer's first request to the last record's application, and its
+// ratio to the ideal. In the ideal, the trainers that live at each moment work at the rate of their
+// pace and never wait.
 func makespan(records int, journals []*Journal, killed map[int]int64) (seconds, ratio float64) {
 	var lives []life
 	start, end := int64(0), int64(0)
@@ -39,7 +38,7 @@ func makespan(records int, journals []*Journal, killed map[int]int64) (seconds, 
 	return float64(end-start) / 1e9, float64(end-start) / ideal
 }
 
-// idealEnd walks from change to change of who is alive.
+// idealEnd is the end in that ideal. It goes from one start or death of a trainer to the next.
 func idealEnd(records int, at int64, lives []life) float64 {
 	var changes []int64
 	for _, l := range lives {

@@ -19,7 +19,7 @@ func (r *Report) Print(out io.Writer) {
 	line("never", "%s", Thousands(r.Never))
 	line("redelivered", "%s handed to a trainer's loop more than once", Thousands(r.Redelivered))
 	if r.Foreign > 0 {
-		line("FOREIGN", "%s rows that are no record of the log, or not as written", Thousands(r.Foreign))
+		line("FOREIGN", "%s rows that are no record of the log, or differ from it", Thousands(r.Foreign))
 	}
 	for _, k := range r.Kills {
 		line("killed", "%s (process %d) at %.1f s: %s", k.Name, k.PID, k.AtSeconds, k.outcome())
@@ -50,7 +50,7 @@ func (r *Report) Print(out io.Writer) {
 	}
 }
 
-// compare is the last table: ours, and the consumer groups on the same topic.
+// compare prints the last table: ours, and the consumer groups on the same topic.
 func (r *Report) compare(out io.Writer) {
 	line := func(name, ours string, theirs func(*Group) string) {
 		_, _ = fmt.Fprintf(out, "  %-34s %12s", name, ours)

@@ -7,16 +7,16 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// Window is the model's progressive quality over a run of records: each was
-// predicted before anything was learned from it.
+// Window is the model's progressive quality over a range of records: each record was predicted before the
+// model learned it.
 type Window struct {
-	To      int     `json:"to"` // number of the first record after it
+	To      int     `json:"to"` // number of the first record after the window
 	Rows    int     `json:"rows"`
 	AUC     float64 `json:"auc"`
 	LogLoss float64 `json:"log_loss"`
 }
 
-// predictions gives each record's first prediction, NaN where there is none.
+// predictions gives the first prediction for each record; NaN: there is none.
 func predictions(records int, journals []*Journal) []float32 {
 	var all []Batch
 	for _, j := range journals {
@@ -65,9 +65,9 @@ func measure(truth *clicklog.Truth, p []float32, from, to int) Window {
 	return w
 }
 
-// auc is the share of (click, no click) pairs that are ranked right, ties half.
-// A key is a prediction's bits (ordered, as predictions are >= 0) and a label.
-// It is 0.5 where one of the labels does not occur. It sorts keys.
+// auc is the share of (click, no click) pairs that are ranked right; ties count half. A key has the bits of
+// a prediction, which sort as it does because it is >= 0, and the label. Without one of the labels, auc
+// is 0.5. It sorts keys.
 func auc(keys []uint64) float64 {
 	slices.Sort(keys)
 	var right, clicks, others float64

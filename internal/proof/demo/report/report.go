@@ -12,22 +12,21 @@ import (
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 )
 
-// StoppedTrainer is the What of a Kill that nobody sent: a trainer ended by itself, as it
-// must when its session is over.
+// StoppedTrainer is the What of a Kill without a signal: a trainer ended by itself, rightly, because its
+// session was over.
 const StoppedTrainer = "stopped trainer"
 
-// Kill is one SIGKILL, written down by whoever sent it. Times are
-// CLOCK_MONOTONIC in ns; 0 where it did not happen.
+// Kill is one SIGKILL, as its sender recorded it. Times are CLOCK_MONOTONIC in ns; 0: it did not happen.
 type Kill struct {
 	What     string `json:"what"` // trainer | agent | master | broker | StoppedTrainer
 	Name     string `json:"name"`
 	PID      int    `json:"pid"`
 	At       int64  `json:"at_ns"`
-	Back     int64  `json:"back_ns"`    // its successor was started
+	Back     int64  `json:"back_ns"`    // start of its successor
 	Released int64  `json:"release_ns"` // first grant of its rows to another; master: first grant after it; broker: see afterBroker
 }
 
-// Killed is a kill as the report shows it, times from the first trainer's start.
+// Killed is a kill in the report. Its times count from the first trainer's start.
 type Killed struct {
 	What      string   `json:"what"`
 	Name      string   `json:"name"`
@@ -37,18 +36,18 @@ type Killed struct {
 	ReleaseMS *float64 `json:"release_ms"`
 }
 
-// Report is what the quick start ends with.
+// Report is the result of the quick start.
 type Report struct {
 	Counts
 	Kills           []Killed            `json:"kills"`
 	ReleaseMS       map[string]*float64 `json:"release_ms"` // by what was killed
 	MakespanSeconds float64             `json:"makespan_s"`
-	MakespanRatio   float64             `json:"makespan_ratio,omitempty"` // not where a producer sets the time
+	MakespanRatio   float64             `json:"makespan_ratio,omitempty"` // only if no producer sets the pace
 	WorkerShare     map[string]float64  `json:"worker_share"`             // by rank: share of all applications
-	WorkerRate      map[string]float64  `json:"worker_rate"`              // by rank: rows/s that it is paced to
+	WorkerRate      map[string]float64  `json:"worker_rate"`              // by rank: rows/s of its pace
 	AUC             float64             `json:"auc"`
-	AUCBefore       float64             `json:"auc_before_drift"` // over the last tenth of the log before it
-	AUCAfter        float64             `json:"auc_after_drift"`  // over the first tenth after it
+	AUCBefore       float64             `json:"auc_before_drift"` // over the last tenth of the log before the drift
+	AUCAfter        float64             `json:"auc_after_drift"`  // over the first tenth of the log after the drift
 	LogLoss         float64             `json:"log_loss"`
 	LogLossBefore   float64             `json:"log_loss_before_drift"`
 	LogLossAfter    float64             `json:"log_loss_after_drift"`
@@ -57,15 +56,15 @@ type Report struct {
 	ShortBatches    int                 `json:"short_batches"`
 	TrainerCPU      float64             `json:"trainer_cpu_s"`             // of the trainers that saw the end of data
 	CPU             map[string]float64  `json:"cpu"`                       // share of all cores, by kind of process; set by the demo
-	Live            *Live               `json:"live,omitempty"`            // of records that were produced meanwhile
-	Groups          []*Group            `json:"consumer_groups,omitempty"` // what other ways made of the same
+	Live            *Live               `json:"live,omitempty"`            // about records that were produced during training
+	Groups          []*Group            `json:"consumer_groups,omitempty"` // what consumer groups did with the same records
 	Clean           bool                `json:"clean"`
 }
 
-// KillsName is the file of kills beside the journals.
+// KillsName is the file of kills in a folder of journals.
 const KillsName = "kills.json"
 
-// Folders of a run. Groups are those of the consumer groups' journals.
+// Folders are the folders of a run. Groups are those with the journals of the consumer groups.
 type Folders struct {
 	Truth, Journals string
 	Groups          []string
@@ -104,8 +103,8 @@ func (f Folders) Compute() (*Report, error) {
 		}
 		g.Title = filepath.Base(dir)
 		r.Groups = append(r.Groups, g)
-		// What it lost and repeated is no fault of ours; foreign records would mean that
-		// it was not given the same.
+		// Losses and repeats of the group are not our faults. Foreign records would mean that it did not get
+		// the same records.
 		r.Clean = r.Clean && g.Foreign == 0
 	}
 	return r, nil
@@ -133,10 +132,10 @@ func readFolder(dir string, truth *clicklog.Truth) (journals []*Journal, kills [
 	return journals, kills, nil
 }
 
-// Compute makes the report of a log that is read from its files.
+// Compute computes the report of a log that is read from files.
 func Compute(truth *clicklog.Truth, journals []*Journal, kills []Kill) (*Report, error) {
 	if len(journals) == 0 {
-		return nil, errors.New("there is no journal: no trainer has started")
+		return nil, errors.New("there is no journal, so no trainer has started")
 	}
 	if err := tornOnlyIfKilled(journals, kills); err != nil {
 		return nil, err
@@ -178,7 +177,7 @@ func tornOnlyIfKilled(journals []*Journal, kills []Kill) error {
 	return nil
 }
 
-// times are those of the kills since the first trainer's start.
+// times gives the kills, with times since the first trainer's start.
 func times(kills []Kill, journals []*Journal) (all []Killed, release map[string]*float64) {
 	start := slices.MinFunc(journals, func(a, b *Journal) int { return int(a.Opened - b.Opened) }).Opened
 	release, all = map[string]*float64{}, []Killed{}
@@ -212,7 +211,7 @@ func (r *Report) addWorkers(journals []*Journal) {
 	}
 }
 
-// shares of all applications, by rank.
+// shares is each rank's share of all applications.
 func shares(journals []*Journal) map[string]float64 {
 	by, total := map[string]float64{}, 0.0
 	for _, j := range journals {
@@ -229,7 +228,7 @@ func shares(journals []*Journal) map[string]float64 {
 	return by
 }
 
-// Write writes the report as JSON, and makes the file's folder.
+// Write writes the report as JSON. It creates the folder of the file.
 func (r *Report) Write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -33,7 +33,7 @@ func newTruth(t *testing.T) *clicklog.Truth {
 	return truth
 }
 
-// writer writes a journal as a trainer does. Its clock is set by hand.
+// writer writes a journal as a trainer does. The test sets its clock.
 type writer struct {
 	t      *testing.T
 	truth  *clicklog.Truth
@@ -97,7 +97,7 @@ func (w *writer) applied(prediction float32) {
 	w.entry(Applied, w.number, rows, p)
 }
 
-// batch does all that a trainer does with a batch, in 10 ms.
+// batch writes all entries of a batch, which takes 10 ms.
 func (w *writer) batch(first int) {
 	w.begin(first)
 	w.now += 10 * time.Millisecond
@@ -148,7 +148,7 @@ func TestAnInputAppliedOnceIsClean(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if math.Abs(r.MakespanRatio-1) > 1e-9 {
-		t.Errorf("a trainer that never waits is at %v of the ideal", r.MakespanRatio)
+		t.Errorf("a trainer that never waits has a makespan of %v times the ideal, want 1", r.MakespanRatio)
 	}
 }
 
@@ -157,13 +157,13 @@ func TestOneLossAndOneRepeatAreSeen(t *testing.T) {
 	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
 	a.batches(0, 400)
 	b.batches(410, total) // batch 400 is lost
-	b.batch(120)          // and batch 120, which a has applied, comes again
+	b.batch(120)          // batch 120, which a has applied, comes again
 	r := compute(t, truth, nil, a, b)
 	if r.Never != rows || r.Twice != rows || r.Once != total-2*rows || r.Redelivered != rows {
 		t.Errorf("%+v", r.Counts)
 	}
 	if r.TwiceUnexplained != rows || r.Clean {
-		t.Errorf("nobody was killed, yet the repeat is explained: %+v", r.Counts)
+		t.Errorf("no trainer was killed, but the repeat is explained: %+v", r.Counts)
 	}
 }
 
@@ -171,17 +171,17 @@ func TestABatchInDoubtCountsAgainstUsBothWays(t *testing.T) {
 	truth := newTruth(t)
 	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
 	a.batches(0, 400)
-	a.begin(400) // and killed
+	a.begin(400) // then it is killed
 	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
-	b.now = a.now // it goes on after that
+	b.now = a.now // it begins after that
 
 	b.batches(410, total)
 	if r := compute(t, truth, kills, a, b); r.Never != rows || r.Clean {
-		t.Errorf("nobody finished the batch in doubt, yet: %+v", r.Counts)
+		t.Errorf("no trainer has finished the batch in doubt: %+v", r.Counts)
 	}
 	b.batch(400)
 	if r := compute(t, truth, kills, a, b); r.Never != 0 || r.TwiceUnstepped != rows || r.InDoubt != rows || !r.Clean {
-		t.Errorf("another finished the batch in doubt, yet: %+v", r.Counts)
+		t.Errorf("another trainer has finished the batch in doubt: %+v", r.Counts)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestABatchThatWasOnlyYieldedIsRedeliveredAndNotInDoubt(t *testing.T) {
 	truth := newTruth(t)
 	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
 	a.batches(0, 400)
-	a.yield(400) // and killed
+	a.yield(400) // then it is killed
 	kills := []Kill{{What: "trainer", Name: "trainer 0", PID: 100, At: int64(a.now)}}
 	b.batches(400, total)
 	r := compute(t, truth, kills, a, b)
@@ -208,14 +208,14 @@ func TestARepeatIsExplainedOnlyByTheLastBatchOfAKilledTrainer(t *testing.T) {
 	}
 	tookAnother := func(a *writer) {
 		unstepped(a)
-		a.batch(0) // which makes batch 0 the one that nobody explains
+		a.batch(0) // so batch 0 comes twice without an explanation
 	}
 	for _, c := range []struct {
 		name   string
 		last   func(a *writer)
 		what   string
-		killed int64         // after its last entry
-		again  time.Duration // when another begins with batch 400, after that entry
+		killed int64         // time from its last entry to the kill
+		again  time.Duration // time from that entry until another begins batch 400
 		want   int
 	}{
 		{"killed before step() returned", unstepped, "trainer", 10 * ms, time.Second, rows},
@@ -238,14 +238,14 @@ func TestARepeatIsExplainedOnlyByTheLastBatchOfAKilledTrainer(t *testing.T) {
 	}
 }
 
-// The batch was stepped long ago by a trainer that lives. That another trainer was killed
-// with it in hand does not say why it had come again.
+// A trainer that still runs has stepped the batch. Another one had it in hand later and was killed. That
+// kill does not explain why the batch came again.
 func TestAKillExplainsNoApplicationBeforeIt(t *testing.T) {
 	truth := newTruth(t)
 	a, b := newWriter(t, truth, 0, 100), newWriter(t, truth, 1, 101)
 	a.batches(0, total)
 	b.now = a.now + time.Minute
-	b.begin(400) // and killed
+	b.begin(400) // then it is killed
 	kills := []Kill{{What: "trainer", Name: "trainer 1", PID: 101, At: int64(b.now)}}
 	r := compute(t, truth, kills, a, b)
 	if r.TwiceUnexplained != rows || r.TwiceUnstepped != 0 || r.Clean {
@@ -276,7 +276,7 @@ func TestATornTailIsReadAsNotWrittenAndOnlyAllowedToTheKilled(t *testing.T) {
 	}
 	_, err := Compute(truth, []*Journal{w.journal()}, nil)
 	if err == nil || !strings.Contains(err.Error(), "nobody killed process 100") {
-		t.Errorf("a living trainer's torn journal: %v", err)
+		t.Errorf("a torn journal of a trainer that was not killed: %v", err)
 	}
 }
 

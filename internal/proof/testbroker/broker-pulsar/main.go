@@ -13,9 +13,9 @@ import (
 )
 
 func main() {
-	secure := flag.Bool("secure", false, "TLS, and a token to log in")
+	secure := flag.Bool("secure", false, "listen with TLS, and require a token")
 	topic := flag.String("topic", "", "create this topic in public/default")
-	partitions := flag.Int("partitions", 2, "its partitions; 0: a topic without partitions")
+	partitions := flag.Int("partitions", 2, "partitions of the topic; 0: a topic without partitions")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

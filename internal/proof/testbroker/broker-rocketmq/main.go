@@ -14,9 +14,9 @@ import (
 
 func main() {
 	var opts testbroker.RocketMQOptions
-	secure := flag.Bool("secure", false, "want signed requests, and offer TLS")
+	secure := flag.Bool("secure", false, "require signed requests, and offer TLS")
 	topic := flag.String("topic", "", "create this topic")
-	queues := flag.Int("queues", 2, "its queues on each broker")
+	queues := flag.Int("queues", 2, "queues of the topic on each broker")
 	flag.IntVar(&opts.Brokers, "brokers", 1, "how many brokers")
 	flag.Parse()
 	opts.ACL, opts.TLS = *secure, *secure

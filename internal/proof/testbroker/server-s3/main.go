@@ -1,8 +1,7 @@
-// Command server-s3 runs a real S3 server in the foreground: make server-s3. It prints what
-// clients need as variables of the environment, one a line, and an empty line. Then it
-// reads commands, one a line: "put BUCKET/KEY FILE", "get BUCKET/KEY
-// FILE", "delete BUCKET/KEY", "list BUCKET/PREFIX" and "age BUCKET/KEY DURATION", which
-// sets the object's time back. It ends each answer with "done".
+// Command server-s3 runs a real S3 server in the foreground: make server-s3. It prints the environment
+// variables that clients need, one per line, and an empty line. Then it reads commands, one per line:
+// "put BUCKET/KEY FILE", "get BUCKET/KEY FILE", "delete BUCKET/KEY", "list BUCKET/PREFIX", and "age
+// BUCKET/KEY DURATION", which makes the object older. After each answer it prints "done".
 package main
 
 import (
@@ -74,7 +73,7 @@ func run(ctx context.Context, bucket string) error {
 
 func obey(ctx context.Context, client *minio.Client, dir string, words []string) error {
 	if len(words) < 2 {
-		return fmt.Errorf("%q is no command", words)
+		return fmt.Errorf("unknown command %q", words)
 	}
 	bucket, key, _ := strings.Cut(words[1], "/")
 	switch {
@@ -101,5 +100,5 @@ func obey(ctx context.Context, client *minio.Client, dir string, words []string)
 		}
 		return nil
 	}
-	return fmt.Errorf("%q is no command", words)
+	return fmt.Errorf("unknown command %q", words)
 }

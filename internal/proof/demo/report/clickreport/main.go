@@ -1,6 +1,5 @@
-// Clickreport computes the quick start's report from a folder that `headrace
-// demo --keep --dir FOLDER` left behind. It holds nothing of Headrace but the
-// report: whoever doubts the demo runs this, or reads it.
+// Clickreport computes the quick start's report from a folder that `headrace demo --keep --dir FOLDER`
+// has left. It contains no code of Headrace but the report, so you can check the demo with it.
 //
 //	go run ./internal/proof/demo/report/clickreport FOLDER
 package main
