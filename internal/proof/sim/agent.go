@@ -11,21 +11,21 @@ import (
 
 const never Time = 1<<63 - 1
 
-// node is a machine: an agent, and trainers that find it on its socket.
+// node is a machine: an agent, and trainers that connect to its socket.
 type node struct {
 	name  string
 	no    int
 	boots int
-	agent *agent     // nil or dead: none listens
-	files []*trainer // of a shared model, whose step files lie there
-	cut   Time       // its way to the master is cut until then
+	agent *agent     // nil or dead: there is none now
+	files []*trainer // trainers of a shared model whose step files are on this node
+	cut   Time       // until then the node cannot reach the master
 	links []*link
 
 	memory   []*copied // checkpoints of its trainers
 	replicas []*copied // of other nodes' trainers
 }
 
-// agent is the shell around hold.Core, with what agent/feed does beside it.
+// agent is the shell around hold.Core, and does what agent/feed does beside it.
 type agent struct {
 	process
 	node    *node
@@ -39,9 +39,9 @@ type agent struct {
 	retry   Time
 	seats   []*seat
 	workers uint32
-	doubted Time // when trust in the session last ended
+	doubted Time // when the session last stopped being trusted
 
-	files map[*trainer]uint32 // processes that the core knows, and their numbers
+	files map[*trainer]uint32 // processes that the core knows from step files, by worker number
 }
 
 // seat is the agent's side of one control connection.
@@ -55,9 +55,9 @@ type seat struct {
 	left    bool
 	killed  bool
 
-	unstepped           int  // batches that were delivered and are not stepped
+	unstepped           int  // batches that were delivered and not stepped
 	single              bool // one of them is a record by itself
-	onWay, singlesOnWay int  // frames that may leave, and have not left
+	onWay, singlesOnWay int  // frames that may leave and have not left
 }
 
 func (w *World) startAgent(n *node) {
@@ -76,7 +76,7 @@ func (w *World) startAgent(n *node) {
 	w.tracef(a.name, "starts")
 	wait := Time(0)
 	if found {
-		wait = 150 * millisecond // trainers may come back
+		wait = 150 * millisecond // how long trainers may take to come back
 	}
 	a.after(wait, func() {
 		a.takeStepFiles()
@@ -88,13 +88,12 @@ func (w *World) startAgent(n *node) {
 // now is the agent's clock: that of its node.
 func (a *agent) now() Time { return a.node.clock(a.w.now) }
 
-// clock is what the node's clock says at t. No two nodes' clocks say the same, and
-// after a boot it says something else. It is never 0.
+// clock is the node's clock at t. Each node has another clock, and it changes with a boot. It is never 0.
 func (n *node) clock(t Time) Time {
 	return t + 1 + Time(n.clockName()*0x9E3779B97F4A7C15%uint64(1000*second))
 }
 
-// clockName is that of one boot of the node.
+// clockName names the clock of one boot of the node.
 func (n *node) clockName() uint64 { return uint64(n.no)<<32 + uint64(n.boots) + 1 }
 
 func (a *agent) connect() {
@@ -152,14 +151,13 @@ func (a *agent) disconnect(why string) {
 	a.again()
 }
 
-// do gives the core one event and carries out what it decides. It is never
-// entered while it runs.
+// do gives the core one event and carries out what it decides. It must not be called while it runs.
 func (a *agent) do(ev hold.Event) hold.Verdict {
 	if !a.alive {
 		return hold.Over
 	}
 	w := a.w
-	if _, ping := ev.(*hold.Ping); !ping { // of which there are many, and little comes
+	if _, ping := ev.(*hold.Ping); !ping { // pings are many, and little follows from them
 		w.events++
 	}
 	a.fx.Reset()
@@ -223,7 +221,7 @@ func (a *agent) feed(id hold.Stream) *feed {
 	return nil
 }
 
-// carryOut does what feed.Server.Apply does.
+// carryOut does the same as feed.Server.Apply.
 func (a *agent) carryOut() {
 	fx := &a.fx
 	for _, j := range fx.Joined {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// model is what training makes of records: a sum and a count, as in the proof
-// with real processes, and beside them how often each record is in it.
+// model is the result of training: a sum and a count of records, as in the chaos test, and how often each
+// record is in it.
 type model struct {
 	sum   uint64
 	count int
@@ -29,13 +29,12 @@ func (m *model) clone() *model {
 	return &c
 }
 
-// books are the trainers' journals, laid side by side. They know nothing of
-// leases: who received a record, who put it into a model, who was told that this
-// is durable.
+// books are the journals of all trainers. They know nothing of leases. They know which trainer received a
+// record, which put it into a model, and which was told that this is durable.
 type books struct {
 	w    *World
 	recs [][]entry
-	out  []Time // of each record, when its exclusion was durable; 0: it is not excluded
+	out  []Time // by record: when its exclusion was durable; 0: it is not excluded
 }
 
 type entry struct {
@@ -60,7 +59,7 @@ func (b *books) entry(t *trainer, rec int32) *entry {
 	return nil
 }
 
-// received: a batch has arrived at a trainer.
+// received notes that a batch has arrived at a trainer.
 func (b *books) received(t *trainer, recs []int32, sent Time) {
 	w := b.w
 	for _, r := range recs {
@@ -87,14 +86,14 @@ func (b *books) received(t *trainer, recs []int32, sent Time) {
 	}
 }
 
-// givenBack: t had records in hand that it never trains.
+// givenBack notes that t had records in hand and will never train on them.
 func (b *books) givenBack(t *trainer, recs []int32) {
 	for _, r := range recs {
 		b.recs[r] = slices.DeleteFunc(b.recs[r], func(e entry) bool { return e.t == t && e.is == inHand })
 	}
 }
 
-// clash says why t may not get what e's trainer had before.
+// clash says why t must not get a record that e's trainer had before.
 func (b *books) clash(e *entry, t *trainer) string {
 	w, q := b.w, e.t
 	if q == t {
@@ -113,12 +112,12 @@ func (b *books) clash(e *entry, t *trainer) string {
 		return ""
 	}
 	if t.nobodyEnds() {
-		return "" // it had lain in its socket
+		return "" // it was in its socket before
 	}
 	return b.has(e)
 }
 
-// has says why nobody but e's trainer may have what a shared model has.
+// has says why another trainer must not get a record that e's trainer has put into a shared model.
 func (b *books) has(e *entry) string {
 	q := e.t
 	switch {
@@ -129,19 +128,18 @@ func (b *books) has(e *entry) string {
 	case e.is == inModel && e.said && !q.noFile && q.lost == 0:
 		return "has stepped it, and neither its node was lost nor it was given up"
 	case e.is == inModel && e.said && !q.noFile && q.untold != "":
-		return "has stepped it, and was given up though " + q.untold + " could have told so"
+		return "has stepped it, and was given up though " + q.untold + " could have reported the steps"
 	case e.is == inModel && e.said && !q.noFile && q.silence < b.w.plan.lostAfter:
-		return fmt.Sprintf("has stepped it, and was given up %v after its agent had spoken for it, not %v", span(q.silence), span(b.w.plan.lostAfter))
+		return fmt.Sprintf("has stepped it, and was given up %v after its agent had last reported it, and not %v", span(q.silence), span(b.w.plan.lostAfter))
 	case e.is == inModel && q.alive && !q.stopped && !q.fenced && !b.lostTouch(e):
 		return "put it into the model and lives"
 	}
 	return ""
 }
 
-// nobodyEnds: the limit of guarantee 6. A process that is stopped as a whole, or was
-// a moment ago, ends itself not before it goes on; its agent, which would, is dead
-// or stopped, or has just been continued, too late, and is about to. One that started
-// after that has not let it in yet, and ends nobody whom it does not know.
+// nobodyEnds is the limit of guarantee 6. A process that is stopped as a whole, or was until a moment ago,
+// ends itself only when it goes on. Its agent would end it, but the agent is dead, or stopped, or was
+// continued only now. An agent that started later has not let the process in, and does not know it.
 func (q *trainer) nobodyEnds() bool {
 	if !q.stopped && q.w.now >= q.grace+20*millisecond {
 		return false
@@ -150,14 +148,14 @@ func (q *trainer) nobodyEnds() bool {
 	return !a.alive || a.stopped || !q.welcomed || q.ending > 0 && q.ending == a.woke
 }
 
-// lostTouch: since e, its trainer's agent died, or lost its master for a TTL.
+// lostTouch reports whether e's agent died since e, or was without its master for a TTL.
 func (b *books) lostTouch(e *entry) bool {
 	a := e.t.agent
 	return !a.alive || a.stopped || a.born > e.at || a.doubted >= e.at
 }
 
-// forget: what anybody has put into the model, or was told, is void. Who lives may
-// have something in hand: others may restore while it gets its first batch.
+// forget voids everything that any trainer has put into the model or was told. A trainer that lives may
+// have records in hand: others may restore while it gets its first batch.
 func (b *books) forget() {
 	for r, all := range b.recs {
 		b.recs[r] = slices.DeleteFunc(all, func(e entry) bool { return !e.t.alive || e.is != inHand })
@@ -171,16 +169,16 @@ func (b *books) stepped(t *trainer, recs []int32) {
 	}
 }
 
-// said: step() has returned.
+// said notes that step() has returned.
 func (b *books) said(t *trainer, recs []int32) {
 	for _, r := range recs {
 		b.entry(t, r).said = true
 	}
 }
 
-// givenUp: a master has not heard of a process for too long. incarnation 0: of all earlier
-// ones of the rank that it has not heard of since it started. It may not be so while an agent
-// of its node speaks with this master.
+// givenUp notes that a master has heard nothing of a process for too long. incarnation 0: of all earlier
+// processes of the rank, of which it has not heard since it started. This is wrong while an agent of
+// its node has a session with this master.
 func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
 	w := b.w
 	for _, t := range w.everybody {
@@ -193,21 +191,21 @@ func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
 		t.lost, t.silence = w.now, m.silence(t)
 		if a := t.node.agent; w.plan.model == shared && !t.alive && a.speaksWith(m) && t.died < w.now-w.told() {
 			if t.untold = a.name; t.unheard() {
-				w.fail("%s is given up with steps that nobody has told, and %s could have told them", t.name, a.name)
+				w.fail("%s is given up with steps that no agent has reported, and %s could have reported them", t.name, a.name)
 			}
 		}
 	}
 }
 
-// told is how long it takes an agent, at most, to tell what an ended process had stepped.
+// told is the longest time that an agent needs to report what an ended process had stepped.
 func (w *World) told() Time { return second + lookEvery + 10*w.plan.delay }
 
-// speaksWith: the session with m was good for long enough to tell of ended processes.
+// speaksWith reports whether the session with m was good for long enough to report ended processes.
 func (a *agent) speaksWith(m *master) bool {
 	return a != nil && a.alive && !a.stopped && a.link != nil && a.with == m && a.core.SessionLeft(a.now()) > 0 && max(a.doubted, a.woke) < a.w.now-a.w.told()
 }
 
-// unheard: it has ended, and its step file says what it was not told to be durable.
+// unheard reports whether t has ended and its step file has steps that it was not told to be durable.
 func (t *trainer) unheard() bool {
 	if t.alive || !slices.Contains(t.node.files, t) || t.generation == 0 || !t.opened {
 		return false
@@ -222,8 +220,7 @@ func (b *books) acked(t *trainer, recs []int32) {
 	}
 }
 
-// early says which record before r waits while t gets r, of a partition that is
-// read in order.
+// early says which earlier record waits while t gets r. It is for partitions that are read in order.
 func (b *books) early(t *trainer, r int32) string {
 	w := b.w
 	total := int32(w.input.total)
@@ -263,15 +260,15 @@ func (w *World) partOf(i int) *part {
 	return w.input.parts[0]
 }
 
-// inOrder: the books can judge the order of r's partition.
+// inOrder reports whether the books can judge the order of r's partition.
 func (w *World) inOrder(r int32) bool {
 	if w.plan.model == private {
-		return false // a stream goes back for what a lost rank had acked
+		return false // other streams go back for records that a lost rank had acked
 	}
-	return w.input.datasets[w.partOf(int(r)%w.input.total).dataset].opt.Strict && w.plan.exact == 0 // there each batch is known
+	return w.input.datasets[w.partOf(int(r)%w.input.total).dataset].opt.Strict && w.plan.exact == 0 // with bit_exact each batch is known beforehand
 }
 
-// close judges the end: every record is in the model, once.
+// close judges the end: every record must be in the model, once.
 func (b *books) close() {
 	w := b.w
 	unlisted := w.master.unlisted()
@@ -308,10 +305,10 @@ func (b *books) close() {
 		want += mix(int32(r))
 		records++
 		if n == 1 && b.out[r] > 0 {
-			w.fail("%s is in the model, and excluded", w.input.where(int32(r)))
+			w.fail("%s is both in the model and excluded", w.input.where(int32(r)))
 		}
 		if n == 1 && dropped[r] {
-			w.fail("%s is in the model, and dropped", w.input.where(int32(r)))
+			w.fail("%s is both in the model and dropped", w.input.where(int32(r)))
 		}
 		if n != 1 {
 			w.fail("%s is in the model %d times", w.input.where(int32(r)), n)

@@ -7,12 +7,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// call is one question about cuts that a trainer has open. It is asked again on
-// each new connection until it is answered.
+// call is a trainer's open question about cuts. The trainer asks it again on each new connection until it
+// is answered.
 type call struct {
 	msg  *pb.CutCall
 	done func(*pb.CutReply)
-	said *link // on which connection
+	said *link // the connection on which it was asked last
 }
 
 type answer struct{ r *pb.CutReply }
@@ -38,7 +38,7 @@ func (t *trainer) answered(r *pb.CutReply) {
 	done(r)
 }
 
-// callRestore calls until it is decided, as the client does.
+// callRestore repeats a call of restore until it is decided, as the client does.
 func (t *trainer) callRestore(k *pb.Restore, done func(*pb.CutReply)) {
 	w := t.w
 	began := w.now

@@ -9,18 +9,18 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Some live inputs have a history before them (backfill), and of some, records that are too old
-// are left out (catch_up.drop_older_than). Judged: with in_order nothing of the source is granted
-// while records of the history are listed late, pending or not planned; what is too old, as the
-// master was told, is not granted; what is excluded for its age is that old. That each record is
-// trained or excluded, once, and that every cut lists it, is judged as for every input.
+// Some live inputs have a history before them (backfill). In some, records that are too old are left out
+// (catch_up.drop_older_than). Judged here: with in_order nothing of the source is granted while records
+// of the history are pending, not planned or still to be listed; a record that the master knows to be
+// too old is not granted; a record that is excluded for its age is that old. The rest is judged as for
+// every input: each record is trained or excluded, once, and every cut lists it.
 
-// historyKind is the kind of the partitions of a history.
+// historyKind is the kind of a history's partitions.
 const historyKind = "h"
 
-// drawCatchUp decides what the datasets of a seed are like, from dice of its own: a seed's other
-// draws stay. Inputs that are pushed are not among them: a landing has no index of times, and the
-// transactions of a seed are all of its partitions.
+// drawCatchUp decides what the datasets of a seed are like, with dice of its own, so that the seed's
+// other draws do not change. Pushed inputs are left out: a landing has no index of times, and its
+// partitions hold only the transactions of the seed.
 func (w *World) drawCatchUp(in *input) {
 	if !w.plan.live || w.plan.exact > 0 || w.story.Seed%3 == 1 {
 		return
@@ -43,7 +43,7 @@ func (w *World) drawCatchUp(in *input) {
 	}
 	for d := range in.datasets {
 		if some {
-			in.datasets[d].opt.Passes = 1 // the same number for all
+			in.datasets[d].opt.Passes = 1 // all datasets have the same number of passes
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (w *World) tooOld(rec int32) bool {
 	return age > 0 && !p.history && w.now >= s.born(i-s.first)+age
 }
 
-// born is when a record of s came.
+// born is the time at which record k of s was written.
 func (s *segment) born(k int) Time {
 	if s.grows == 0 {
 		return s.listed
@@ -67,7 +67,7 @@ func (s *segment) born(k int) Time {
 	return s.listed + Time(float64(k+1)/float64(len(s.begins))*float64(s.grows-s.listed))
 }
 
-// age tells the core which records are too old, as discovery does, again and again.
+// age tells the core again and again which records are too old, as discovery does.
 func (m *master) age() {
 	w := m.w
 	if !w.ages {
@@ -90,7 +90,7 @@ func (m *master) age() {
 	m.checkExcluded()
 }
 
-// youngest is the place of the first record that is not too old, of those that are listed.
+// youngest is the place of the first listed record that is not too old.
 func (m *master) youngest(no shardsvc.PartitionNo, p *part) (at cut.Place) {
 	w := m.w
 	for _, g := range m.core.Segments(no, -1, 0) {
@@ -118,10 +118,10 @@ func (m *master) granted(all []shardsvc.Reply) {
 		if d.age > 0 && !r.Backfill {
 			young, told := m.young[r.Partition]
 			if !told {
-				w.fail("[%d, %d) of %s is granted, and the master does not know what is too old", r.Start, r.End, r.Identity)
+				w.fail("[%d, %d) of %s is granted before the master knows which records are too old", r.Start, r.End, r.Identity)
 			}
 			if at := (cut.Place{Segment: r.Segment, Offset: r.Start}); before(at, young) {
-				w.fail("segment %d [%d, %d) of %s is granted, and what is before segment %d offset %d is too old", r.Segment, r.Start, r.End, r.Identity, young.Segment, young.Offset)
+				w.fail("segment %d [%d, %d) of %s is granted, and records before segment %d offset %d are too old", r.Segment, r.Start, r.End, r.Identity, young.Segment, young.Offset)
 			}
 		}
 		if d.opt.Backfill.Kind == "" {
@@ -138,12 +138,12 @@ func (m *master) granted(all []shardsvc.Reply) {
 		old := m.core.Partitions(r.Dataset)
 		k := slices.IndexFunc(old, func(p shardsvc.PartitionInfo) bool { return p.Identity == historyOf(int(r.Dataset)-1) })
 		if n := info.Backfill; k < 0 || !old[k].Complete || n.Pending > 0 || n.Planned < n.Listed {
-			w.fail("%s is granted, and its history is not out: listed %v, %+v", r.Identity, k >= 0 && old[k].Complete, n)
+			w.fail("%s is granted before all of its history: listed %v, %+v", r.Identity, k >= 0 && old[k].Complete, n)
 		}
 	}
 }
 
-// waitsForHistory: l is of the source, and is not read before all that f has of the history.
+// waitsForHistory reports whether l is of the source and f still has leases of the history to read first.
 func (f *feed) waitsForHistory(l *reading) bool {
 	b := f.s.a.w.plan.datasets[f.dataset-1].opt.Backfill
 	return b.Kind != "" && !b.NewestFirst && !l.grant.Backfill

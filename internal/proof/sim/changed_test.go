@@ -7,12 +7,11 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// The others of a group hear within soonAfter of the moment when the master may know, which is one
-// TTL after the last sign of a member that is silent.
+// The other processes of a group must hear of a change within soonAfter of the moment when the master may
+// know it. A silent member is known to be gone one TTL after its last sign.
 const soonAfter = 500 * millisecond
 
-// ends is one way in which the world of a group changes. told: the master is told, and waits for no
-// TTL.
+// ends is one way in which a group changes. told: the master is told, and need not wait a TTL.
 type ends struct {
 	name string
 	told bool
@@ -36,9 +35,9 @@ var allEnds = []ends{
 	{"another group comes", true, func(w *World, _ *node) { w.startGroup() }},
 }
 
-// If a member dies or the world changes, the other ranks are told so within TTL + 0.5 s of
-// virtual time: from the last sign of the dead member that reaches the master to the answer at
-// each other process, which ends then. Nobody else ends them: the launcher looks away.
+// If a member dies or the group changes, the other ranks hear it within TTL + 0.5 s of virtual time. The
+// time runs from the last sign of the dead member at the master to the answer at each other process,
+// which then ends. Only that answer ends them: the launcher does nothing here.
 func TestTheOthersHearThatTheWorldHasChangedWithinATTL(t *testing.T) {
 	for _, e := range allEnds {
 		t.Run(e.name, func(t *testing.T) {
@@ -47,14 +46,14 @@ func TestTheOthersHearThatTheWorldHasChangedWithinATTL(t *testing.T) {
 				heard += othersHear(t, seed, e)
 			}
 			if heard < 20 {
-				t.Errorf("%d processes had to hear: too few to say anything", heard)
+				t.Errorf("only %d processes had to hear of a change: too few for this test to show anything", heard)
 			}
 		})
 	}
 }
 
-// othersHear plays a group with rounds that has no other trouble, and counts the processes that
-// had to hear.
+// othersHear plays a group with rounds that has no other trouble. It counts the processes that had to hear
+// of the change.
 func othersHear(t *testing.T, seed uint64, e ends) (heard int) {
 	s := Story{Seed: seed, Size: 8, Without: others(len(Troubles(seed)), nil)}
 	w := newWorld(s)
@@ -75,11 +74,11 @@ func othersHear(t *testing.T, seed uint64, e ends) (heard int) {
 			return 0
 		}
 	}
-	g.broken, g.next = true, true // the launcher looks away
+	g.broken, g.next = true, true // so that the launcher does nothing
 	dies := g.members[0].node
 	session, last := w.heard(dies)
 	within := soonAfter + w.plan.ttl
-	if e.told { // a process needs 100 ms at most until it says that it is there
+	if e.told { // a process takes at most 100 ms to join
 		last, within = w.now+100*millisecond, soonAfter
 	}
 	e.do(w, dies)
@@ -101,12 +100,12 @@ func othersHear(t *testing.T, seed uint64, e ends) (heard int) {
 func (w *World) step() {
 	do, ok := w.next()
 	if !ok {
-		w.fail("nothing will ever happen any more")
+		w.fail("no event is planned any more")
 	}
 	do()
 }
 
-// heard is the session of a node's agent, and when the master last heard of it.
+// heard gives the session of a node's agent, and when the master last heard of it.
 func (w *World) heard(n *node) (session shardsvc.Session, at Time) {
 	m := w.master
 	for _, a := range m.core.Agents() {

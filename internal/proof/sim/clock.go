@@ -11,8 +11,8 @@ const (
 	second      Time = 1e9
 )
 
-// clock is the one queue of everything that will happen. Things of the same
-// moment happen in the order in which they were planned.
+// clock is the queue of all planned events. Events of the same moment happen in the order in which they
+// were planned.
 type clock struct {
 	now  Time
 	seq  uint64
@@ -41,7 +41,7 @@ func (c *clock) at(t Time, do func()) {
 	}
 }
 
-// next takes the earliest thing off the queue and makes its moment now.
+// next takes the earliest event off the queue and sets the time to its moment.
 func (c *clock) next() (do func(), ok bool) {
 	h := c.heap
 	if len(h) == 0 {
@@ -74,7 +74,7 @@ func (c *clock) next() (do func(), ok bool) {
 // dice is the one source of chance.
 type dice struct{ r *rand.Rand }
 
-// newDice of a seed: 0 are the world's, others are a trouble's own.
+// newDice makes the dice of a seed. 0: those of the world; others belong to one trouble each.
 func newDice(seed, of uint64) dice {
 	return dice{rand.New(rand.NewPCG(seed, 0x6865616472616365+of))}
 }

@@ -7,18 +7,18 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Records that crash their trainer (on_crash: isolate). A trainer ends when it has computed a
-// batch with a deadly record in it. Who started it tells its agent that it has crashed.
-// Others on its node may abort because of it, which looks the same. The books know that no
-// other record may be excluded, and that every deadly one must be.
+// Records that crash their trainer (on_crash: isolate). A trainer ends when it has computed a batch with
+// such a "deadly" record. The process that started it tells its agent of the crash. Other trainers on
+// the node may abort because of it, which looks the same. The books know that every deadly record must
+// be excluded, and no other.
 
-// aloneWait is how long a record that comes alone waits for the step of what is in hand.
+// aloneWait is how long a record that comes alone waits until earlier batches are stepped.
 const aloneWait = second
 
-// drawCrashes decides whether a seed has deadly records, without dice: the other draws of a
-// seed stay as they were.
+// drawCrashes decides whether a seed has deadly records. It uses no dice, so that the seed's other draws
+// do not change.
 func (p *plan) drawCrashes(seed uint64) {
-	ordered := p.model == shared || seed%4 != 2   // else the seed is about processes that come out of order
+	ordered := p.model == shared || seed%4 != 2   // the other seeds test processes that join out of order
 	alternates := p.rounds && len(p.datasets) > 1 // docs/BAD-RECORDS.md, Limits
 	if p.isolates = seed%5 == 4 && ordered && p.exact == 0 && !p.drops && !alternates; !p.isolates {
 		return
@@ -29,8 +29,7 @@ func (p *plan) drawCrashes(seed uint64) {
 	}
 }
 
-// beDeadly makes some records deadly: few, since each of them ends its job's trainers three
-// times.
+// beDeadly makes a few records deadly: each one ends trainers three times.
 func (w *World) beDeadly(in *input) {
 	if !w.plan.isolates {
 		return
@@ -44,7 +43,7 @@ func (w *World) beDeadly(in *input) {
 	}
 }
 
-// kills says whether a record crashes its trainer.
+// kills reports whether a record crashes its trainer.
 func (in *input) kills(rec int32) bool { return slices.Contains(in.deadly, rec%int32(in.total)) }
 
 // crashes ends the trainer if one of the next k batches of r has a deadly record.
@@ -64,7 +63,7 @@ func (t *trainer) crashes(r *reader, k uint32) bool {
 	return false
 }
 
-// abortOthers: those of its node abort, as in a collective that a member has left.
+// abortOthers aborts the other trainers of its node, as in a collective that a member has left.
 func (t *trainer) abortOthers() {
 	w := t.w
 	if !w.plan.aborts {
@@ -82,11 +81,11 @@ func (t *trainer) abortOthers() {
 	}
 }
 
-// alone says whether the records of the lease come one by one.
+// alone reports whether the records of the lease come one by one.
 func (l *reading) alone() bool { return l.grant.Suspicion == pb.Grant_SINGLY }
 
-// mayLeave says whether a batch may leave for the trainer now: a record that comes alone
-// waits until everything else is stepped, and everything else until that is.
+// mayLeave reports whether a batch may leave for the trainer now. A record that comes alone waits until
+// everything before it is stepped. Everything after it waits until it is stepped.
 func (f *feed) mayLeave(alone bool) bool {
 	s := f.s
 	if s.unstepped == 0 && s.onWay == 0 || !alone && !s.single && s.singlesOnWay == 0 {
@@ -100,20 +99,20 @@ func (f *feed) mayLeave(alone bool) bool {
 	return now >= f.since+aloneWait
 }
 
-// goes counts frames that may leave and have not left.
+// goes counts n frames that may leave and have not left.
 func (s *seat) goes(alone bool, n int) {
 	if s.onWay += n; alone {
 		s.singlesOnWay += n
 	}
 }
 
-// leftFor takes in that n batches have left for the trainer.
+// leftFor notes that n batches have left for the trainer.
 func (s *seat) leftFor(n int, alone bool) {
 	s.unstepped += n
 	s.single = s.single || alone
 }
 
-// steppedTo takes a step in.
+// steppedTo notes a step.
 func (s *seat) steppedTo(f *feed, through uint32) {
 	if through <= f.stepped {
 		return
@@ -128,5 +127,5 @@ func (s *seat) steppedTo(f *feed, through uint32) {
 	}
 }
 
-// crashReason is what an agent says of a record that it is to report as bad.
+// crashReason is the reason that an agent gives when it reports a record as bad.
 const crashReason = "its trainer died twice while it alone was in the batch"

@@ -4,8 +4,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// checkCut compares a frozen cut with the model that was copied at its step. What
-// the cut means is worked out from the generator's own values, not by a reader.
+// checkCut compares a frozen cut with the model that was copied at its step. It uses the generator's own
+// values to find the records of the cut, not the code of a reader.
 func (b *books) checkCut(t *trainer, body *cut.Cut, copied *model) {
 	w := b.w
 	in := w.members(body)
@@ -16,14 +16,14 @@ func (b *books) checkCut(t *trainer, body *cut.Cut, copied *model) {
 		switch {
 		case w.plan.model == shared && in[r] && n == 0:
 			w.fail("%s: cut %x says that %s is in the model, and it is not", t.name, uint64(body.ID), w.input.where(int32(r)))
-		case w.plan.model == shared: // the model may hold more
+		case w.plan.model == shared: // the model may hold more than the cut
 		case in[r] != (n == 1):
 			w.fail("%s: cut %x at step %d has %s: %v, and it is in the model of that step %d times", t.name, uint64(body.ID), body.Step, w.input.where(int32(r)), in[r], n)
 		}
 	}
 }
 
-// members are the records of a cut.
+// members says for each record whether it is in a cut.
 func (w *World) members(body *cut.Cut) []bool {
 	in := make([]bool, w.records)
 	for i := range body.Datasets {
@@ -67,7 +67,7 @@ func before(a, b cut.Place) bool {
 	return i < j || i == j && a.Offset < b.Offset
 }
 
-// mark sets the records of a pass whose place in order space is in. as: to what.
+// mark sets `to` to `as` for the records of a pass whose place in order space fulfils `is`.
 func (w *World) mark(to []bool, as bool, d *cut.Dataset, p *part, identity string, pass uint32, is func(cut.Place) bool) {
 	base := int(pass) * w.input.total
 	if d.Shuffle == nil {
@@ -114,8 +114,8 @@ func (p *part) blocks(block int64) (n uint64) {
 	return n
 }
 
-// order gives for each block of the input which one of a shuffled pass it is
-// (docs/PROTOCOL.md, Shuffle), written a second time.
+// order gives the order of the blocks in a shuffled pass (docs/PROTOCOL.md, Shuffle). It is a second
+// implementation.
 func (p *part) order(d *cut.Dataset, pass uint32) []int64 {
 	n := p.blocks(d.Shuffle.Block)
 	of := make([]int64, n)

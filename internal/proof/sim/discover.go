@@ -8,8 +8,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// discover is the master's discovery: it lists what the source has by now and
-// the core does not know.
+// discover is the master's discovery: it lists what the source has now and the core does not know.
 func (m *master) discover() {
 	w := m.w
 	m.needs = false
@@ -45,7 +44,7 @@ func (m *master) discover() {
 	}
 }
 
-// poll looks at the source now and then.
+// poll looks at the source from time to time.
 func (m *master) poll() {
 	m.take(func() {
 		m.discover()
@@ -72,7 +71,7 @@ func (m *master) number(id shardsvc.DatasetID, identity string) shardsvc.Partiti
 	return 0
 }
 
-// list appends what came after the newest segment that is known.
+// list adds the segments after the newest known one.
 func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 	w := m.w
 	if len(w.pushes) > 0 {
@@ -110,17 +109,17 @@ func (m *master) list(p *part, known shardsvc.PartitionInfo) {
 	}
 }
 
-// sealed: the source says that the segment's end is final.
+// sealed reports whether the source says that the segment's end is final.
 func (s *segment) sealed(now Time) bool { return s.grows == 0 || s.rolls && now >= s.grows }
 
-// stands: p stands still for as long as it takes: its last segment is sealed when
-// trainers have all of it, and if they never do the job never ends. A record that
-// waits for others to fill its batch waits with right, as all do where every round is full.
+// stands reports whether p stands still: its last segment is sealed only when trainers have all of it, so
+// if that never happens the job never ends. Where every round must be full, a record may wait for
+// others to fill its batch; then it rightly waits.
 func (in *input) stands(p *part) bool {
 	return in.maxWait > 0 && !in.full && p.segs[len(p.segs)-1].grows > 0
 }
 
-// reached: every record of p's first pass is in a model or a living trainer's hands.
+// reached reports whether every record of p's first pass is in a model or in the hands of a trainer that runs.
 func (b *books) reached(p *part) bool {
 	models := b.w.models()
 	last := p.segs[len(p.segs)-1]
@@ -133,7 +132,7 @@ func (b *books) reached(p *part) bool {
 	return true
 }
 
-// models are those that train now.
+// models are the models that are being trained now.
 func (w *World) models() (models []*model) {
 	switch w.plan.model {
 	case shared:

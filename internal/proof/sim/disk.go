@@ -8,24 +8,22 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// disk is the master's store as internal/store promises it: a batch becomes
-// durable as a whole or not at all, after an error nobody knows which, and one
-// process has it open.
+// disk is the master's store, with the promises of internal/store: a batch becomes durable as a whole or
+// not at all; after an error it is not known which; only one process has the store open.
 type disk struct {
 	data  map[string][]byte
 	owner *master
 }
 
-// locked: another living master has the folder.
+// locked reports whether another living master has the folder.
 func (d *disk) locked(m *master) bool {
 	return d.owner != nil && d.owner != m && d.owner.alive
 }
 
-// depose takes the disk away from the master that lives, as when a volume is
-// attached to another node: the next one opens it, and the old one has not noticed. It
-// may stand still meanwhile, however long, and nobody ends it. What it commits fails,
-// and it ends of that, as it does of any write that fails; what needs no commit (grants,
-// standings, echoes) leaves it for a moment yet, to the agents that are with it.
+// depose takes the disk away from the living master, as if its volume was attached to another node. The
+// next master opens it. The old one does not notice, and may stand still meanwhile. Its next commit
+// fails, and it ends, as after any failed write. Until then it may send its agents messages that need
+// no commit: grants, standings, echoes.
 func (w *World) depose() {
 	if w.oneIn(3) {
 		w.takeDisk(0, w.time(0, 2*second))
@@ -34,8 +32,8 @@ func (w *World) depose() {
 	w.takeDisk(w.time(10*millisecond, 3*w.plan.ttl), w.time(0, 2*second))
 }
 
-// splitBrain deposes a master that goes on with one node alone: there all wait, so that
-// nothing they say has to be stored. The other nodes start again, with the next master.
+// splitBrain deposes a master that keeps a connection to only one node. All trainers there wait, so nothing
+// they say has to be stored. The other nodes start again with the next master.
 func (w *World) splitBrain() {
 	some, ttl := w.someTrainer(), w.plan.ttl
 	if some == nil {
@@ -55,14 +53,14 @@ func (w *World) splitBrain() {
 	})
 }
 
-// takeDisk of the master that lives, which stands still for a while; the next one
-// starts in d.
+// takeDisk takes the disk away from the living master, which stands still for a while. The next master
+// starts after d.
 func (w *World) takeDisk(still, d Time) {
 	m := w.master
 	if w.calm > 0 || m == nil || !m.alive || w.disk.owner != m {
 		return
 	}
-	w.tracef(m.name, "is deposed: its disk is another's")
+	w.tracef(m.name, "is deposed: another master has its disk")
 	w.disk.owner = nil
 	if still > 0 {
 		m.stop(still)
@@ -70,7 +68,7 @@ func (w *World) takeDisk(still, d Time) {
 	w.at(w.now+d, w.startMaster)
 }
 
-// mine: m may write. A master that was deposed never may again.
+// mine reports whether m may write. A deposed master never may again.
 func (d *disk) mine(m *master) bool {
 	return d.owner == m
 }

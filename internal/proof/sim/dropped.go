@@ -7,10 +7,10 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Rounds with tail="drop": what no full round has at the end of the data is in no model. The
-// core lists it, and so does each cut that was frozen at that step or later.
+// Rounds with tail="drop": records that no full round has at the end of the data are in no model. The core
+// lists them, and so does each cut of that step or a later one.
 
-// dropped are the records that the core lists as dropped, each once.
+// dropped says for each record whether the core lists it as dropped. It fails if one is listed twice.
 func (m *master) dropped() []bool {
 	w := m.w
 	out := make([]bool, w.records)
@@ -34,13 +34,13 @@ func (m *master) dropped() []bool {
 			w.fail("%d units of %s are listed as dropped, %d are counted", units, d.Name, counted)
 		}
 		if units > 0 && !w.plan.drops {
-			w.fail("%d units of %s are dropped, and nobody reads full rounds only", units, d.Name)
+			w.fail("%d units of %s are dropped, and no stream reads full rounds only", units, d.Name)
 		}
 	}
 	return out
 }
 
-// markDropped sets the records that a partition of a cut lists as dropped. as: to what.
+// markDropped sets `to` to `as` for the records that a partition of a cut lists as dropped.
 func (w *World) markDropped(to []bool, as bool, d *cut.Dataset, q *cut.Partition) {
 	p := w.input.part(q.Identity)
 	for k := range q.Dropped {
@@ -50,7 +50,7 @@ func (w *World) markDropped(to []bool, as bool, d *cut.Dataset, q *cut.Partition
 	}
 }
 
-// droppedIn are the records that the cuts of some checkpoints list as dropped.
+// droppedIn says for each record whether the cuts of some checkpoints list it as dropped.
 func (w *World) droppedIn(all []*manifest) []bool {
 	out := make([]bool, w.records)
 	if !w.plan.drops {
@@ -67,9 +67,9 @@ func (w *World) droppedIn(all []*manifest) []bool {
 	return out
 }
 
-// checkDrops: each bound checkpoint of the last generation lists what was dropped at its step
-// or before it. A dataset without a round is left out: what it drops has the step of another
-// one, and a cut of that step may be older.
+// checkDrops checks that each bound checkpoint of the last generation lists the records that were dropped
+// at its step or before. A dataset that had no round is left out: its drop has the step of another
+// dataset, and a cut of that step may be older.
 func (w *World) checkDrops() {
 	m := w.master
 	if !w.plan.drops {
@@ -101,21 +101,21 @@ func (w *World) checkDrops() {
 	}
 }
 
-// hadRounds says whether a generation has trained a round of a dataset. A master that has lost
-// its disk counts generations anew, so those of a master before that are left out.
+// hadRounds reports whether a generation has trained a round of a dataset. A master that has lost its disk
+// counts generations from 1 again, so generations of an earlier master are left out.
 func (w *World) hadRounds(dataset, generation uint32) bool {
 	return slices.ContainsFunc(w.trainers, func(t *trainer) bool {
 		return t.generation == generation && t.born >= w.emptied && slices.ContainsFunc(t.streams, func(r *reader) bool { return r.dataset == dataset && r.yielded > 0 })
 	})
 }
 
-// inLastRound: t has yielded the last round of every stream.
+// inLastRound reports whether t has yielded the last round of every stream.
 func (t *trainer) inLastRound() bool {
 	return !slices.ContainsFunc(t.streams, func(r *reader) bool { return !r.last || r.yielded < r.through })
 }
 
-// endsUnstepped: the program ends with its last round in hand, and well. So nothing of that
-// round may be dropped.
+// endsUnstepped lets the program end, with success, with its last round in hand. Then no record of
+// that round may be dropped.
 func (t *trainer) endsUnstepped() {
 	t.w.tracef(t.name, "ends, and has not stepped its last round")
 	if t.l != nil && t.welcomed {
@@ -125,8 +125,8 @@ func (t *trainer) endsUnstepped() {
 	t.kill("it leaves")
 }
 
-// checkDropped: what the core has just dropped is in no round that a rank of the generation
-// has yielded. A process that ended before this master began is not known to it.
+// checkDropped checks that records which the core has just dropped are in no round that a rank of the
+// generation has yielded. This master does not know of processes that ended before it began.
 func (m *master) checkDropped(r *shardsvc.Report) {
 	w := m.w
 	out := make([]bool, w.records)
@@ -151,7 +151,7 @@ func (m *master) checkDropped(r *shardsvc.Report) {
 	}
 }
 
-// judgeFull: each round of a series that drops the rest has all its rows on every rank.
+// judgeFull checks that each round of a series with tail="drop" has all its rows on every rank.
 func (t *trainer) judgeFull(r *reader) {
 	if n := r.sizes[r.yielded-1]; t.w.plan.drops && n != uint64(r.rows) {
 		t.w.fail("%s takes %d rows of round %d, and asked for %d", t.name, n, r.yielded, r.rows)

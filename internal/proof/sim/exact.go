@@ -6,10 +6,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// A bit_exact job: the input is dealt out to a fixed number of virtual ranks, each
-// of which is one stream of one rank; a step takes the next batch of each. So the
-// batches of every step are known beforehand, whatever the world size and whoever
-// is killed.
+// A bit_exact job: the input is dealt out to a fixed number of virtual ranks. Each virtual rank is one
+// stream of one rank, and a step takes the next batch of each. So the batches of every step are known
+// beforehand, whatever the world size and whichever process is killed.
 
 // beExact makes the plan one of a bit_exact job.
 func (p *plan) beExact(w *World) {
@@ -24,7 +23,7 @@ func (p *plan) beExact(w *World) {
 	}
 }
 
-// identities of a partition of the source, in the core.
+// identities are the core's names for a partition of the source.
 func (w *World) identities(p *part) []string {
 	if w.plan.exact == 0 {
 		return []string{p.identity}
@@ -36,8 +35,8 @@ func (w *World) identities(p *part) []string {
 	return all
 }
 
-// lots works out what each virtual rank's batches are: block i of a pass is that of
-// virtual rank i mod V, and all rows but the last ones come in whole batches.
+// lots computes the batches of each virtual rank: block i of a pass belongs to virtual rank i mod V, and
+// all batches but the last have all their rows.
 func (w *World) lots() {
 	if w.plan.exact == 0 {
 		return
@@ -60,7 +59,7 @@ func (w *World) lots() {
 	}
 }
 
-// reads says whether a record is one of a partition of the core.
+// reads reports whether a record belongs to a partition of the core.
 func (w *World) reads(identity string, rec int) bool {
 	if w.plan.exact == 0 {
 		return true
@@ -69,13 +68,13 @@ func (w *World) reads(identity string, rec int) bool {
 	return w.dealt[rec] == v
 }
 
-// checkBatch: the batch of a virtual rank in a step is the one that it always is.
+// checkBatch checks that a virtual rank's batch in a step is the expected one.
 func (w *World) checkBatch(t *trainer, r *reader, b *batchInHand, step int64) {
 	lot := w.lot[r.virtual-1]
 	from := min((int(step)-1)*r.rows, len(lot))
 	want := lot[from:min(from+r.rows, len(lot))]
 	if !slices.Equal(b.recs, want) {
-		w.fail("%s: the batch of virtual rank %d in step %d is of %d records %v, not %d: %v", t.name, r.virtual-1, step, len(b.recs), b.recs, len(want), want)
+		w.fail("%s: the batch of virtual rank %d in step %d has %d records %v, not %d: %v", t.name, r.virtual-1, step, len(b.recs), b.recs, len(want), want)
 	}
 }
 
@@ -89,7 +88,7 @@ func (t *trainer) workExact() {
 	for _, r := range t.streams {
 		over := r.ended && r.stepped == r.received
 		if !over && r.received == r.yielded {
-			return // it comes
+			return // called again when the batch comes
 		}
 		ended = ended && over
 	}
@@ -98,7 +97,7 @@ func (t *trainer) workExact() {
 		return
 	}
 	t.busy = true
-	if ended { // the others may go on
+	if ended { // other ranks may go on
 		t.after(t.pace, func() { t.group.arrive(t, t.streams[0], 0) })
 		return
 	}
@@ -113,7 +112,7 @@ func (t *trainer) workExact() {
 	t.after(t.pace, func() { t.group.arrive(t, t.streams[0], uint32(k)) })
 }
 
-// workRound takes the next batch of each stream when all ranks may, and ends when all do.
+// workRound takes the next batch of each stream when all ranks may do so. It ends when all ranks end.
 func (t *trainer) workRound() {
 	ended, ready := true, true
 	for _, r := range t.streams {
@@ -143,7 +142,7 @@ func (t *trainer) intoExact(step int64) {
 	}
 }
 
-// steppedExact says the step of all its streams, as one.
+// steppedExact reports the step of all its streams together.
 func (t *trainer) steppedExact(step int64) {
 	var said []*reader
 	for _, r := range t.streams {
@@ -160,7 +159,7 @@ func (t *trainer) steppedExact(step int64) {
 	}
 }
 
-// makeStreams: its streams are: one of each dataset, or of each virtual rank it has.
+// makeStreams opens the streams: one for each dataset, or for each virtual rank of this rank.
 func (t *trainer) makeStreams() {
 	w := t.w
 	for i := range w.input.datasets {

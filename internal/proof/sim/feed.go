@@ -7,9 +7,9 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// feed is one stream's reader, cutter and sender, as agent/feed has them: it
-// reads leases in order, cuts batches of exactly the asked rows, asks hold
-// before they leave, and starts over when leases change under it.
+// feed is the reader, cutter and sender of one stream, as in agent/feed: it reads leases in order, cuts
+// batches of exactly the requested rows, asks hold before they leave, and starts again when leases
+// change during that.
 type feed struct {
 	id        hold.Stream
 	s         *seat
@@ -25,19 +25,19 @@ type feed struct {
 	ended     bool
 	stopped   bool
 	poked     bool
-	looks     bool // at a head, soon
-	waits     Time // since when rows are there that do not fill a batch
-	since     Time // since when a batch may not leave
+	looks     bool // it will look at a head soon
+	waits     Time // since when there are rows that do not fill a batch
+	since     Time // since when a batch must not leave
 	stepped   uint32
 
 	rounds  bool // its batches are rounds
 	closing uint32
-	beyond  bool       // what is here lies beyond the last round
-	newest  hold.Lease // of leases
+	beyond  bool       // there are rows beyond the last round
+	newest  hold.Lease // the newest of leases
 	said    ahead
 }
 
-// reading is a granted lease; everything below at was delivered.
+// reading is a granted lease. All below `at` was delivered.
 type reading struct {
 	id      hold.Lease
 	token   hold.Token
@@ -107,12 +107,12 @@ func (f *feed) standing(s pb.Standing_State, reason string) {
 	f.state = s
 	switch s {
 	case pb.Standing_END:
-		if !f.ended && !f.rounds { // else the end is a decision of all ranks
+		if !f.ended && !f.rounds { // with rounds, all ranks decide the end together
 			f.ended = true
 			f.s.l.send(1, over{f.id.Number})
 		}
 	case pb.Standing_FAILED, pb.Standing_DELETED:
-		f.s.l.send(1, fenced("the dataset failed: "+reason)) // ends the stream with an error
+		f.s.l.send(1, fenced("the dataset failed: "+reason)) // this ends the stream with an error
 	}
 	f.poke()
 }
@@ -124,15 +124,15 @@ func (f *feed) live() {
 	}
 }
 
-// work is a frame in the making.
+// work is a frame that is being made.
 type work struct {
 	sizes   []int32
 	takes   []hold.Take
 	batches []*batchInHand
-	alone   bool // one record, which may crash its trainer
+	alone   bool // a single record, which may crash its trainer
 }
 
-// cut reads up to a frame of whole batches, if there is credit and a lease.
+// cut reads whole batches, up to a frame, if there is credit and a lease.
 func (f *feed) cut() {
 	defer f.tellAhead()
 	if f.busy || f.blocked || f.stopped || f.credit == 0 || f.ended || f.beyond || !f.mayLeave(false) {
@@ -144,7 +144,7 @@ func (f *feed) cut() {
 	var b *batchInHand
 	size := int32(0)
 	var heads []uint32 // partitions whose reader waits at the head
-	history := false   // some of it is not in this frame
+	history := false   // some of the history is not in this frame
 	for _, l := range f.inOrder() {
 		if l.dry || slices.Contains(heads, l.grant.Partition) || history && f.waitsForHistory(l) {
 			history = history || !l.dry && l.grant.Backfill
@@ -196,7 +196,7 @@ func (f *feed) cut() {
 			i += n
 			to := tos[i-1]
 			if i == len(recs) && !open && met == nil && a.w.oneIn(2) {
-				to = l.end // the reader was at the end before the batch left
+				to = l.end // the reader had reached the end before the batch left
 			}
 			wk.takes = append(wk.takes, hold.Take{Lease: l.id, To: to, Tally: records})
 			size++
@@ -236,10 +236,10 @@ func (f *feed) cut() {
 	a.after(a.w.time(50*microsecond, a.w.plan.read), func() { f.deliver(&wk) })
 }
 
-// inOrder: what ends ahead of head comes last.
+// inOrder orders the leases: those that end ahead of head come last.
 func (f *feed) inOrder() []*reading {
 	var leases, leads []*reading
-	for _, l := range f.leases { // what others wait for comes first
+	for _, l := range f.leases { // first those for which other streams wait
 		if l.grant.Backfill {
 			leases = append(leases, l)
 		}
@@ -308,7 +308,7 @@ func (f *feed) deliver(wk *work) {
 	f.poke()
 }
 
-// send makes the spans and lets the frame go.
+// send makes the spans and sends the frame.
 func (f *feed) send(wk *work) {
 	k := 0
 	for i, b := range wk.batches {
@@ -329,7 +329,7 @@ func (f *feed) send(wk *work) {
 	f.s.l.send(1, frame{f.id.Number, wk.batches, f.s.a.w.now})
 }
 
-// mayGrow: more may come in a lease than is there by now.
+// mayGrow reports whether more records may come in a lease than are there now.
 func (w *World) mayGrow(g *pb.Grant, end int64) bool {
 	s := w.input.part(g.Identity).segment(g.Segment)
 	if s != nil && s.logged {
@@ -338,7 +338,7 @@ func (w *World) mayGrow(g *pb.Grant, end int64) bool {
 	return s != nil && s.grows > 0 && (w.now < s.grows || end > s.end) && end > s.head(w.now)
 }
 
-// headSeen: the reader of l is at the head, or sees it, and looks again soon.
+// headSeen notes that the reader of l is at the head, or sees it. It looks again soon.
 func (f *feed) headSeen(l *reading) {
 	a := f.s.a
 	head := a.w.input.part(l.grant.Identity).segment(l.grant.Segment).head(a.w.now)
@@ -356,8 +356,8 @@ func (f *feed) headSeen(l *reading) {
 	}
 }
 
-// recordsOf are the records of a lease that begin in [at, end) of order space, up to
-// what the source does not have, and up to where each reaches.
+// recordsOf gives the records of a lease that begin in [at, end) of order space, and where each reaches.
+// It stops at the first record that the source does not have.
 func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64, lost *met) {
 	p := w.input.part(g.Identity)
 	pass := int32(g.Pass) * int32(w.input.total)
@@ -367,7 +367,7 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 			continue
 		}
 		shift := piece.OrderStart - piece.Start
-		to := func(next int64) int64 { // the end of a record is that of the piece, if no record follows in it
+		to := func(next int64) int64 { // if no record follows in the piece, a record reaches to the end of the piece
 			if next < piece.End {
 				return min(next+shift, end)
 			}
@@ -401,7 +401,7 @@ func (w *World) recordsOf(g *pb.Grant, at, end int64) (recs []int32, tos []int64
 	return recs, tos, nil
 }
 
-// badRecord is what an agent says of record k of a segment that it cannot deliver; nil: it can.
+// badRecord is an agent's report of record k of a segment, if it cannot be decoded; else nil.
 func badRecord(g *pb.Grant, s *segment, number int64, k int) *pb.BadRecord {
 	bad := &pb.BadRecord{Segment: number, Start: s.begins[k], End: s.ends[k], Value: []byte("x"), Size: 1}
 	switch {

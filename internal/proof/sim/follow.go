@@ -9,10 +9,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// What the master asks a live source, and tells it, as package master does (follow.go, roll.go,
-// guard.go, commits.go there).
+// What the master asks a live source, and what it tells it, as in package master (follow.go, roll.go,
+// guard.go, commits.go).
 
-// awayFrom: the source of a dataset answers nobody.
+// awayFrom reports whether the source of a dataset does not answer.
 func (w *World) awayFrom(dataset int) bool {
 	for _, l := range w.logs {
 		if l.away && l.parts[0].dataset == dataset {
@@ -22,7 +22,7 @@ func (w *World) awayFrom(dataset int) bool {
 	return false
 }
 
-// answered: what a log was asked, it has answered. Only a log that is away does not.
+// answered reports whether a log has answered a request. Only a log that is away may fail to.
 func (w *World) answered(l *inputLog, what string, err error) bool {
 	if err != nil && !l.away {
 		w.fail("%s of the log of %s: %v", what, l.parts[0].identity, err)
@@ -30,7 +30,7 @@ func (w *World) answered(l *inputLog, what string, err error) bool {
 	return err == nil
 }
 
-// begins has a log keep its partitions from where reading begins, before any segment is listed.
+// begins makes a log keep its partitions from where reading begins, before any segment is listed.
 func (m *master) begins(l *inputLog) bool {
 	if m.logs[l] != nil {
 		return true
@@ -52,8 +52,7 @@ func (m *master) begins(l *inputLog) bool {
 	return err == nil
 }
 
-// follow tells the core how far a partition reaches, and lists segments that follow the last known
-// one.
+// follow tells the core how far a partition reaches, and lists the segments after the last known one.
 func (m *master) follow(p *part, known shardsvc.PartitionInfo) {
 	w, src := m.w, m.logs[p.log]
 	if src == nil {
@@ -102,15 +101,14 @@ func (m *master) listAfter(p *part, known shardsvc.PartitionInfo, src *memsource
 	}
 	for _, g := range segs {
 		if s := p.segment(g.ID); g.End > s.end || g.Sealed && g.End != s.end {
-			w.fail("segment %d of %s is listed as %+v, and what was produced ends at %d", g.ID, p.identity, g, s.end)
+			w.fail("segment %d of %s is listed as %+v, and the produced records end at %d", g.ID, p.identity, g, s.end)
 		}
 		last = g.ID
 	}
 	m.complete(p, known.Number, last, segs)
 }
 
-// complete adds segments, or says that no record follows, or both. last is the last segment that
-// is known then.
+// complete adds segments, or says that no record follows, or both. last is then the last known segment.
 func (m *master) complete(p *part, no shardsvc.PartitionNo, last int64, segs []sources.Segment) {
 	w := m.w
 	ev := &shardsvc.AddSegments{Partition: no, Segments: segs,
@@ -126,7 +124,7 @@ func (m *master) complete(p *part, no shardsvc.PartitionNo, last int64, segs []s
 	})
 }
 
-// lowOf is where the source begins in a segment that the core knows.
+// lowOf is the place in a known segment from which the source still has records.
 func (m *master) lowOf(p *part, g sources.Segment) int64 {
 	if p.log == nil {
 		return p.segment(g.ID).low
@@ -142,7 +140,7 @@ func (m *master) lowOf(p *part, g sources.Segment) int64 {
 	return g.End
 }
 
-// tellLogs tells logs what must be kept and what was read, once that is durable.
+// tellLogs tells logs what to keep and what was read, once that is durable.
 func (m *master) tellLogs() {
 	w := m.w
 	for _, l := range w.logs {
@@ -165,8 +163,8 @@ func (m *master) tellLogs() {
 	}
 }
 
-// noteNeeded notes from where on the core needs records by now, and whether that has gone back: a
-// model went back, and what was trimmed before stays away.
+// noteNeeded notes from where on the core needs records now, and whether that has gone back. It goes back
+// when a model does; records that were trimmed before stay deleted.
 func (m *master) noteNeeded(id shardsvc.DatasetID) {
 	for _, k := range m.core.RetainMarks(id) {
 		p, needed := m.w.input.part(k.Identity), cut.Place{Segment: k.Segment, Offset: k.Offset}
@@ -175,7 +173,7 @@ func (m *master) noteNeeded(id shardsvc.DatasetID) {
 	}
 }
 
-// marks are those of partitions in a log, of which kind they were told before: retain or commit.
+// marks are the marks for partitions in a log that differ from the last ones of this kind, retain or commit.
 func (m *master) marks(all []shardsvc.MarkInfo, kind int) (marks []sources.Mark) {
 	for _, k := range all {
 		if m.w.input.part(k.Identity).log == nil {

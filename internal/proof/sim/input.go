@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// input is all there is to read, and the truth about it. Records are numbered
-// densely over all partitions of all datasets; in pass n record i is n*total+i.
+// input is everything there is to read, and the truth about it. Records are numbered from 0 over all
+// partitions of all datasets. In pass n record i has the number n*total+i.
 type input struct {
 	parts    []*part
 	total    int
@@ -25,13 +25,13 @@ type part struct {
 	dataset  int // index in input.datasets
 	identity string
 	segs     []*segment
-	first    int // its first record
+	first    int // number of its first record
 	complete Time
-	history  bool      // it is read before, or beside, the others
-	log      *inputLog // it lies in; nil: in none
+	history  bool      // it is a history, read before or beside the others
+	log      *inputLog // the log that holds it; nil: none
 	number   int       // in log
-	needed   cut.Place // of a log: the core needs what follows, as was seen last
-	back     bool      // that has gone back, or the log has lost something
+	needed   cut.Place // of a log: the place from which the core needs records, when last looked at
+	back     bool      // that place has gone back, or the log has lost records
 }
 
 type segment struct {
@@ -39,16 +39,16 @@ type segment struct {
 	first          int     // number of its first record
 	begins         []int64 // of each record
 	ends           []int64
-	listed         Time   // not seen before
-	grows          Time   // >0: unsealed, its head moves until then
-	low            int64  // below it the source has nothing any more
+	listed         Time   // no master has seen it before
+	grows          Time   // > 0: it is unsealed, and its head moves until then
+	low            int64  // below it the source has deleted everything
 	opens          int64  // where a listing begins
 	bad            []bool // records that cannot be decoded
-	rolls          bool   // it is sealed when it grows no more, and another one comes after it
+	rolls          bool   // it is sealed when it stops growing, and another segment follows
 
-	// Of a log only.
+	// Only for a log:
 	logged bool
-	came   int  // so many records are there
+	came   int  // how many of its records are there
 	over   bool // no more will come
 	known  bool // a master has listed it, durably
 }
@@ -58,7 +58,7 @@ func (w *World) newInput(n int) *input {
 	in := &input{datasets: w.plan.datasets, maxWait: w.plan.maxWait, full: w.plan.drops}
 	spoils := rand.New(rand.NewPCG(w.story.Seed, 0xbad))
 	w.spoilt = spoils.IntN(3) == 0 && w.plan.exact == 0 // bit_exact refuses on_error: skip
-	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // its own, so that a seed's other draws stay
+	rolls := rand.New(rand.NewPCG(w.story.Seed, 0x5e9)) // dice of its own, so that the seed's other draws do not change
 	w.drawCatchUp(in)
 	for d := range in.datasets {
 		parts := w.of(1, 3)
@@ -119,7 +119,7 @@ func (w *World) newInput(n int) *input {
 	return in
 }
 
-// rollOver: each segment grows until the next one begins, and is sealed then.
+// rollOver makes each segment grow until the next one begins, when it is sealed.
 func (p *part) rollOver() {
 	for i, s := range p.segs[:len(p.segs)-1] {
 		if next := p.segs[i+1].listed; next > s.listed {
@@ -128,7 +128,7 @@ func (p *part) rollOver() {
 	}
 }
 
-// head is where a growing segment ends at a moment: after a whole record.
+// head is where a growing segment ends at a moment. It ends after a whole record.
 func (s *segment) head(now Time) int64 {
 	if s.logged {
 		return int64(s.came) * memsource.Stride
@@ -144,7 +144,7 @@ func (s *segment) head(now Time) int64 {
 	return s.ends[n-1]
 }
 
-// part of the source that a partition of the core reads.
+// part is the partition of the source that a partition of the core reads.
 func (in *input) part(identity string) *part {
 	if n := in.datasets[0].opt.VirtualRanks; n > 0 {
 		identity, _ = cut.SourceIdentity(identity, n)
@@ -157,11 +157,11 @@ func (in *input) part(identity string) *part {
 	return nil
 }
 
-// A master numbers segments as it lists them. One that begins on an empty disk may
-// give other numbers: those of its life.
+// A master numbers segments as it lists them. A master that begins on an empty disk may number them
+// differently.
 const lives = 10
 
-// place of a segment in its partition, by the number that some master gave it.
+// place is the index of a segment in its partition, from a number that some master gave it.
 func place(id int64) int64 { return id % lives }
 
 func (p *part) segment(id int64) *segment {
@@ -171,7 +171,7 @@ func (p *part) segment(id int64) *segment {
 	return nil
 }
 
-// from is the index of the first record of s that begins at or behind offset.
+// from is the index of the first record of s that begins at offset or later.
 func (s *segment) from(offset int64) int {
 	return sort.Search(len(s.begins), func(i int) bool { return s.begins[i] >= offset })
 }
@@ -189,7 +189,7 @@ func (in *input) where(rec int32) string {
 	return "?"
 }
 
-// mix is the hash of a record's identity with pass; a model is a sum of them.
+// mix is the hash of a record's number, which has the pass in it. A model is a sum of these hashes.
 func mix(rec int32) uint64 {
 	z := (uint64(uint32(rec)) + 1) * 0x9E3779B97F4A7C15
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9

@@ -2,17 +2,17 @@ package sim
 
 import "slices"
 
-// slot is one rank of a shared or private job, and who fills it.
+// slot is one rank of a shared or private job, and its processes.
 type slot struct {
 	rank uint32
 	cur  *trainer
 	done bool
 
-	rewound Time // somebody took its model back: whoever ran then is out
-	starts  bool // its next process begins from the start
+	rewound Time // its model was taken back then: a process that ran at that time is fenced off
+	starts  bool // its next process does not restore
 }
 
-// group is one generation of a replicated job: its members step together.
+// group is one generation of a replicated job. Its members step together.
 type group struct {
 	w        *World
 	size     int
@@ -21,14 +21,14 @@ type group struct {
 	step     int64
 	here     []arrival
 	left     int    // members that ended with success
-	restored *model // what it has gone back to
+	restored *model // the model to which it has gone back
 	choice   uint64
-	began    uint32 // in which generation
+	began    uint32 // the generation in which it began
 	broken   bool
 	next     bool // the next group is planned
-	starts   bool // it begins from the start
-	rewound  bool // somebody went back while it ran
-	allEnded bool // bit_exact: in the last step nobody had a batch any more
+	starts   bool // it does not restore
+	rewound  bool // a person went back to a checkpoint while it ran
+	allEnded bool // bit_exact: in the last step no member had a batch
 }
 
 type arrival struct {
@@ -67,24 +67,23 @@ func (w *World) launch() {
 }
 
 func (s *slot) start(w *World) {
-	if w.plan.model == shared && !w.served && s.rank > 0 { // rank 0 brings the model back first
+	if w.plan.model == shared && !w.served && s.rank > 0 { // rank 0 must bring the model back first
 		w.at(w.now+w.time(50*millisecond, 300*millisecond), func() { s.start(w) })
 		return
 	}
 	s.cur = w.startTrainer(s, nil, s.rank, pick(w.dice, w.nodes))
 }
 
-// giveUp: what a rank has in its model and in no checkpoint is pending again. Its
-// process may have ended with success, and nobody lived to tell the master, or may
-// yet, before it hears of it: whoever looks after the job sees that it is not done,
-// and starts the rank again.
+// giveUp: records that a rank has in its model and in no checkpoint become pending again. Its process may
+// have ended with success before the master heard of it. The launcher sees that the job is not done, and
+// starts the rank again.
 func (w *World) giveUp(rank uint32) {
 	if w.plan.model != private {
 		return
 	}
 	s := w.slots[rank]
 	if t := s.cur; t.alive || t.finished {
-		t.givenUp = t.generation != 0 && t.ready // else it was the one before
+		t.givenUp = t.generation != 0 && t.ready // else the master meant the process before
 	}
 	w.again(s)
 }
@@ -106,7 +105,7 @@ func (w *World) startGroup() {
 	}
 }
 
-// trainerDown: the launcher sees how a process ended.
+// trainerDown tells the launcher how a process ended.
 func (w *World) trainerDown(t *trainer) {
 	if !t.finished {
 		w.crashes++
@@ -121,16 +120,16 @@ func (w *World) trainerDown(t *trainer) {
 	}
 	if t.finished {
 		s.done = true
-		for _, o := range w.trainers { // older ones that nobody has ended yet
+		for _, o := range w.trainers { // older processes that still run
 			if o.slot == s {
-				o.kill("its rank is done")
+				o.kill("its rank has ended with success")
 			}
 		}
 		w.again(s)
 		return
 	}
 	away := w.time(20*millisecond, 2*second)
-	if w.calm == 0 && w.oneIn(6) { // there is no place for it
+	if w.calm == 0 && w.oneIn(6) { // sometimes there is no node for it
 		away += w.time(0, 10*second)
 	}
 	w.at(w.now+away, func() {
@@ -141,12 +140,12 @@ func (w *World) trainerDown(t *trainer) {
 	})
 }
 
-// givenUp says whether a master has given up a process of the group.
+// givenUp reports whether a master has given up a process of the group.
 func (g *group) givenUp() bool {
 	return slices.ContainsFunc(g.w.everybody, func(t *trainer) bool { return t.group == g && t.lost > 0 })
 }
 
-// down: one member's failure is the end of the group.
+// down ends the group, because one member has failed.
 func (g *group) down(t *trainer) {
 	w := g.w
 	if t.finished {
@@ -155,10 +154,9 @@ func (g *group) down(t *trainer) {
 			t.judgeLast()
 		}
 		g.meet()
-		// All may end with success before they hear that somebody went back, or that a new
-		// master has given them up: then it has not dropped what their last round left, as the
-		// old one said. Whoever looks after the job sees that it is not done, and starts the
-		// group again.
+		// All members may end with success before they hear that a person went back to a checkpoint. Or a new
+		// master has given them up, and has not dropped the rest that the old one had dropped. The launcher
+		// sees that the job is not done, and starts the group again.
 		if (g.rewound || w.plan.drops && g.givenUp()) && g.left == g.size && w.group == g {
 			g.next = true
 			w.at(w.now+w.time(20*millisecond, 2*second), w.startGroup)
@@ -169,7 +167,7 @@ func (g *group) down(t *trainer) {
 		for _, m := range g.members {
 			late := w.time(0, 300*millisecond)
 			if w.calm == 0 && w.oneIn(10) {
-				late = w.time(0, 3*second) // the launcher does not reach it
+				late = w.time(0, 3*second) // the launcher cannot reach its node for a while
 			}
 			w.at(w.now+late, func() { m.process.kill("the group starts again") })
 		}
@@ -189,8 +187,7 @@ func (g *group) down(t *trainer) {
 	})
 }
 
-// arrive is the all-reduce: when all members are here, the step is in every
-// member's model.
+// arrive is the all-reduce: when all members have arrived, the step is in every member's model.
 func (g *group) arrive(t *trainer, r *reader, k uint32) {
 	g.here = append(g.here, arrival{t, r, k})
 	g.meet()
@@ -206,7 +203,7 @@ func (g *group) meet() {
 	w.at(w.now+w.time(100*microsecond, 5*millisecond), func() {
 		for _, a := range here {
 			if !a.t.alive {
-				return // the others hang until the launcher ends them
+				return // the others wait until the launcher ends them
 			}
 		}
 		last := w.plan.drops && !slices.ContainsFunc(here, func(a arrival) bool { return !a.t.inLastRound() })
@@ -231,7 +228,7 @@ func (g *group) meet() {
 		}
 		g.allEnded = w.plan.exact > 0 && idle
 		save := saving{shards: g.size}
-		if w.plan.saves > 0 && w.oneIn(w.plan.saves) || last { // a program saves once more at its end
+		if w.plan.saves > 0 && w.oneIn(w.plan.saves) || last { // a program also saves at its end
 			save.copied, save.carried = g.model.clone(), w.carries()
 			save.stores = last || w.stores()
 			if save.carried || !w.plan.sharded || w.plan.memory {
@@ -258,7 +255,7 @@ func (g *group) meet() {
 	})
 }
 
-// over: every rank ended with success.
+// over reports whether every rank has ended with success.
 func (w *World) over() bool {
 	if w.plan.model == replicated {
 		return w.group.left == w.group.size && !w.group.next
@@ -271,12 +268,11 @@ func (w *World) over() bool {
 	return true
 }
 
-// superseded: the master says that a process of t's rank, or a group, that was made
-// later has joined. It is never said of the newest one, unless it was made at almost the
-// same time as one of its rank, or of another group, on another node: clocks of two nodes
-// are compared as exactly as a message between them is fast. If a master stood still and read
-// all messages of a session late, the processes that this session names count as made later by
-// as much. That is never more than the time that its Hello was on its way.
+// superseded: the master says that a later process of t's rank, or a later group, has joined. It must not
+// say so of the newest one. Exception: the other process was made at almost the same time on another
+// node, because the clocks of two nodes can be compared only as exactly as a message between them is
+// fast. If a master stood still and read a session's messages late, the processes that this session names
+// count as made later by that time. This error is at most the time that its Hello was on its way.
 func (t *trainer) superseded(reason string) {
 	newest := t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group
 	if newest && !slices.ContainsFunc(t.w.everybody, func(o *trainer) bool {
@@ -287,8 +283,7 @@ func (t *trainer) superseded(reason string) {
 	}
 }
 
-// modelLost: what serves a shared model is gone, and with it all who trained it. The
-// job starts again as a whole.
+// modelLost: the server of a shared model is gone, and its trainers end. The whole job starts again.
 func (w *World) modelLost() {
 	w.model, w.served = w.newModel(), false
 	for _, t := range w.trainers {
@@ -298,7 +293,7 @@ func (w *World) modelLost() {
 	w.reopenAll()
 }
 
-// reopenAll: ranks that were done start again.
+// reopenAll starts ranks again that have ended with success.
 func (w *World) reopenAll() {
 	for _, s := range w.slots {
 		if s.done {
@@ -316,5 +311,5 @@ func (w *World) agentDown(n *node) {
 	w.at(w.now+w.time(10*millisecond, 2*second), func() { w.startAgent(n) })
 }
 
-// sameAgent: the newest agent of its node.
+// sameAgent reports whether a is the newest agent of its node.
 func (w *World) sameAgent(a *agent) bool { return a.node.agent == a }

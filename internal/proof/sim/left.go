@@ -7,8 +7,8 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// leftOver looks at what the job leaves behind: memory and state follow what is
-// open, so at the end there is next to nothing.
+// leftOver checks what the job leaves behind: memory and state follow what is open, so there must be
+// almost nothing at the end.
 func (w *World) leftOver() {
 	m := w.master
 	if m == nil || !m.alive {
@@ -19,9 +19,9 @@ func (w *World) leftOver() {
 		d, _ := m.core.Dataset(shardsvc.DatasetID(i + 1))
 		leased := d.Counts.Leased + d.Backfill.Leased
 		if w.plan.rounds && d.State == "running" && leased == 0 {
-			// The last round is known when everything is read. If an agent ends before it has acked
-			// ranges without a record, and the trainers leave, these stay for the next group. That
-			// every record is in the model is judged in books.close.
+			// The last round is known when everything is read. If an agent ends before it has acked ranges without
+			// records, and the trainers leave, these ranges stay pending for the next group. books.close judges
+			// whether every record is in the model.
 			rest = true
 			continue
 		}
@@ -34,12 +34,12 @@ func (w *World) leftOver() {
 	}
 	for k := range m.disk.data {
 		if k[0] == 't' && !rest || k[0] == 'a' && w.plan.model == shared {
-			w.fail("stored key %q %x is of no use any more", k[0], k)
+			w.fail("stored key %q %x is not needed any more", k[0], k)
 		}
 	}
 }
 
-// state says where everybody is, for a run that does not end.
+// state describes all processes, for a run that does not end.
 func (w *World) state() string {
 	var b strings.Builder
 	if m := w.master; m != nil && m.alive {

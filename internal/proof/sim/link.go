@@ -1,23 +1,22 @@
 package sim
 
-// link is a connection: messages arrive in order, after a while, unless it
-// breaks first. Then each side has got as much as had arrived until some moment of
-// its own, and learns of the break at its own time: what was sent may have arrived
-// or not, and the other side cannot know. Whoever says it again on the next
-// connection may say it for the second time.
+// link is a connection. Messages arrive in order, after a delay, unless it breaks first. When it breaks, each
+// side has received what had arrived until some moment, and learns of the break at a time of its own. So
+// neither side knows whether its last messages have arrived. A message that is repeated on the next
+// connection may arrive twice.
 type link struct {
 	w        *World
 	min, max Time // one way
-	far      bool // between nodes: what a process that dies has sent may be lost
+	far      bool // between nodes: the last messages of a dying process may be lost
 	ends     [2]end
-	held     Time // a partition holds messages until then
+	held     Time // messages wait until then, in a partition of the network
 }
 
 type end struct {
 	p      *process
-	last   Time // when the newest message on its way to this end arrives
-	shut   bool // this end is closed, or was told
-	until  Time // what arrives later is lost
+	last   Time // when the newest message to this end arrives
+	shut   bool // this end is closed, or knows of the break
+	until  Time // messages that arrive later are lost
 	take   func(msg any)
 	broken func()
 }
@@ -38,7 +37,7 @@ func (w *World) newLink(least, most Time, a, b *process) *link {
 	return l
 }
 
-// lose: what arrives at an end later than d from now is lost.
+// lose makes messages to an end that arrive later than d from now get lost.
 func (l *link) lose(at int, d Time) {
 	l.ends[at].until = min(l.ends[at].until, l.w.now+d)
 }
@@ -49,7 +48,7 @@ func (l *link) arrival(to int) Time {
 	return e.last
 }
 
-// send to the other side of from.
+// send sends to the side opposite of `from`.
 func (l *link) send(from int, msg any) {
 	if l.ends[from].shut {
 		return
@@ -67,7 +66,7 @@ func (l *link) send(from int, msg any) {
 	})
 }
 
-// hangUp closes one end in order: what it has sent arrives, then the news.
+// hangUp closes one end in order: first all that it sent arrives, then the news of the end.
 func (l *link) hangUp(side int) {
 	if l.ends[side].shut {
 		return
@@ -89,8 +88,8 @@ func (l *link) told(side int) {
 	})
 }
 
-// tear breaks the connection. The ends learn of it after a and b; either may go on
-// hearing the other for a part of that time.
+// tear breaks the connection. The ends learn of it after a and b. During that time an end may still hear
+// the other.
 func (l *link) tear(a, b Time) {
 	for side, d := range []Time{a, b} {
 		hears := Time(0)
@@ -102,5 +101,5 @@ func (l *link) tear(a, b Time) {
 	}
 }
 
-// hold keeps all messages for a while, as a partition does that ends in time.
+// hold delays all messages, as a network partition does that ends before the connection breaks.
 func (l *link) hold(until Time) { l.held = max(l.held, until) }

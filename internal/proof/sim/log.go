@@ -12,30 +12,29 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Some live inputs lie in a live source (memsource): a log whose segments grow, roll over, are
-// sealed and are trimmed. Whoever wants something from it asks it through the interfaces of package
-// sources, as the product does: the master lists segments and heads, has records retained and learns
-// where they begin; agents open segments and read. This file is the world's side: what producers and
-// the broker do. Judged: what is read is what was produced, and a segment that is sealed is known to
-// its end before the next one is. That each record is then trained as the model kind promises is
-// judged as for every input.
+// Some live inputs are in a live source (memsource): a log whose segments grow, roll over, are sealed and
+// are trimmed. Masters and agents use it through the interfaces of package sources, as in the product:
+// the master lists segments and heads, says what to keep, and learns where segments begin; agents open
+// segments and read. This file has the producers and the broker. Judged here: what is read is what was
+// produced, and a sealed segment is known to its end before the next one is known. The rest is judged as
+// for every input.
 
 // inputLog is the log of a dataset.
 type inputLog struct {
 	w      *World
 	log    *memsource.Log
-	agents *memsource.Source // through which agents read
+	agents *memsource.Source // agents read through it
 	parts  []*part
-	away   bool // it answers nobody
+	away   bool // it does not answer
 }
 
-// errAway is what a log answers that answers nobody.
+// errAway is the answer of a log that is away.
 var errAway = &sources.Temporary{Err: errors.New("the log is away"), Away: true}
 
-// beLogged puts datasets of a live input into logs. It has dice of its own: a seed's other draws
-// stay. Shuffled datasets are not among them, because all of their input is listed first. Seeds in
-// which a master loses its disk are not either: the next one would list what is not trimmed, and
-// where it begins differs.
+// beLogged puts datasets of a live input into logs. It has dice of its own, so that the seed's other draws
+// do not change. Shuffled datasets are left out, because their whole input must be listed first. So are
+// seeds in which a master loses its disk: the next master would list only what is not trimmed, so the
+// beginning would differ.
 func (w *World) beLogged(in *input) {
 	loses := func(t Trouble) bool { return t.Name == diskLost }
 	if !w.plan.live || w.plan.exact > 0 || len(w.pushes) > 0 || slices.ContainsFunc(w.plan.troubles, loses) {
@@ -52,7 +51,7 @@ func (w *World) beLogged(in *input) {
 				l.parts = append(l.parts, p)
 			}
 		}
-		l.log = memsource.New(in.datasets[d].name, len(l.parts), memsource.Numbers{Step: lives + 1}) // so that place finds them
+		l.log = memsource.New(in.datasets[d].name, len(l.parts), memsource.Numbers{Step: lives + 1}) // so that place() finds them
 		l.agents = l.log.Open(true, nil)
 		ids, err := l.agents.Partitions(context.Background())
 		if err != nil {
@@ -66,12 +65,12 @@ func (w *World) beLogged(in *input) {
 	}
 	for d := range in.datasets {
 		if len(w.logs) > 0 {
-			in.datasets[d].opt.Passes = 1 // what is trimmed is not read again
+			in.datasets[d].opt.Passes = 1 // trimmed records cannot be read again
 		}
 	}
 }
 
-// beLogged has each segment grow until the next one begins.
+// beLogged makes each segment grow until the next one begins.
 func (p *part) beLogged() {
 	for i, s := range p.segs {
 		for k := range s.begins {
@@ -89,7 +88,7 @@ func (p *part) beLogged() {
 	p.complete = max(p.complete, p.segs[len(p.segs)-1].grows)
 }
 
-// startLogs plans what producers and brokers do.
+// startLogs plans the work of producers and brokers.
 func (w *World) startLogs() {
 	for _, l := range w.logs {
 		for _, p := range l.parts {
@@ -113,7 +112,7 @@ func (w *World) startLogs() {
 	}
 }
 
-// produce appends record k of s. Its value is its number, or is no number.
+// produce appends record k of s. Its value is its number, or no number if it is bad.
 func (l *inputLog) produce(p *part, s *segment, k int) {
 	value := binary.BigEndian.AppendUint32(nil, uint32(s.first+k))
 	if s.bad[k] {
@@ -123,14 +122,14 @@ func (l *inputLog) produce(p *part, s *segment, k int) {
 	s.came++
 }
 
-// roll seals the segment before segment i, and begins that one.
+// roll seals the segment before segment i, and begins segment i.
 func (l *inputLog) roll(p *part, i int) {
 	l.w.tracef("source", "%s rolls over to segment %d", p.identity, i)
 	l.log.Roll(p.number)
 	p.segs[i-1].over = true
 }
 
-// clean has the log trim what nobody needs, again and again.
+// clean trims from time to time what is not needed any more.
 func (l *inputLog) clean() {
 	for _, p := range l.parts {
 		if l.log.Begun(sources.PartitionID(p.identity)) {
@@ -141,8 +140,9 @@ func (l *inputLog) clean() {
 	l.w.at(l.w.now+l.w.time(100*millisecond, 3*second), l.clean)
 }
 
-// lose has the log trim its oldest segments, some or all that are sealed, whoever needs them. Those that no master has listed yet stay: a log keeps them from the moment that it was told
-// of a reader, and to lose them is another story, in which nobody knows what is missing.
+// lose trims the oldest sealed segments of the log, even if they are needed. Segments that no master has
+// listed yet stay: a log keeps them from the moment it knows of a reader, and if they were lost, nothing
+// would say which records are missing.
 func (l *inputLog) lose(p *part) {
 	w := l.w
 	most := 0
@@ -160,8 +160,7 @@ func (l *inputLog) lose(p *part) {
 	l.trimmed(p)
 }
 
-// trimmedBefore is where the logs of a dataset begin by now, if they have deleted only what they were
-// told that nobody needs.
+// trimmedBefore is where the logs of a dataset begin now, if they have deleted only what was not needed.
 func (w *World) trimmedBefore(dataset int) (marks []shardsvc.MarkInfo) {
 	for _, l := range w.logs {
 		for _, p := range l.parts {
@@ -178,7 +177,7 @@ func (w *World) trimmedBefore(dataset int) (marks []shardsvc.MarkInfo) {
 	return marks
 }
 
-// trimmed notes what is not there any more.
+// trimmed notes the records that are not there any more.
 func (l *inputLog) trimmed(p *part) {
 	_, gone := l.log.Segments(p.number)
 	for _, s := range p.segs[:gone] {
@@ -186,7 +185,7 @@ func (l *inputLog) trimmed(p *part) {
 	}
 }
 
-// beAway: the log answers nobody for some time.
+// beAway makes the log not answer for some time.
 func (l *inputLog) beAway() {
 	w := l.w
 	if l.away || w.calm > 0 {

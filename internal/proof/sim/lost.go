@@ -7,18 +7,18 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Sources delete the beginnings of segments, read or not. Of each record that is
-// deleted the books know: it is in a model, or it is excluded, durably, and in the
-// list of every cut from then on; it is not given to anybody after that.
+// Sources delete the beginnings of segments, whether they were read or not. The books judge each deleted
+// record: it is in a model, or it is excluded, durably. If it is excluded, every later cut lists it, and
+// no trainer gets it any more.
 
-// delete has the source forget the beginning of a segment, as retention does, or a
-// file, or all that lies before as well.
+// delete makes the source delete the beginning of a segment, as retention does, or a file, or also all
+// before it.
 func (w *World) delete() {
 	if w.plan.exact > 0 {
-		return // its batches would be others: such a job stops there for good
+		return // with bit_exact other batches would follow, so such a job stops for good
 	}
 	if 2*w.input.deleted() > w.input.total {
-		return // the rest is to be trained
+		return // the other half must be trained
 	}
 	p := pick(w.dice, w.input.parts)
 	if p.log != nil {
@@ -50,11 +50,11 @@ func (w *World) deleteBelow(p *part, s *segment, low int64) {
 	}
 }
 
-// beginsAnew: on an empty disk some inputs are listed from where they begin by now.
+// beginsAnew: after the loss of the disk, some inputs are listed from where they begin now.
 func (w *World) beginsAnew() {
 	for _, p := range w.input.parts {
 		if w.input.datasets[p.dataset].opt.Shuffle || w.oneIn(2) {
-			continue // the order of blocks is drawn from all of them
+			continue // the order of a shuffle is drawn from all blocks
 		}
 		for _, s := range p.segs {
 			s.opens = s.low
@@ -63,15 +63,14 @@ func (w *World) beginsAnew() {
 	}
 }
 
-// met is where a reader cannot go on: order space, and what is lost there, or bad.
+// met is what a reader met: the place in order space where it cannot go on, and what is lost or bad there.
 type met struct {
 	at   int64
 	lost *pb.LostRange
 	bad  *pb.BadRecord
 }
 
-// meets tells that l cannot be read behind m, and that no record begins between tail
-// and there.
+// meets tells the core that l cannot be read after m, and that no record begins between tail and m.
 func (f *feed) meets(l *reading, tail int64, m *met) {
 	if m.bad != nil {
 		strict := f.s.a.w.plan.datasets[f.dataset-1].opt.Strict
@@ -85,7 +84,7 @@ func (f *feed) meets(l *reading, tail int64, m *met) {
 	}
 }
 
-// guard looks now and then where the source begins, and says so again and again.
+// guard looks from time to time where the source begins, and tells the core, again and again.
 func (m *master) guard() {
 	w := m.w
 	if !w.lossy {
@@ -101,12 +100,12 @@ func (m *master) guard() {
 		}
 	}
 	m.checkExcluded()
-	if w.oneIn(3) && w.disk.mine(m) { // one that was deposed does not know what was settled since
+	if w.oneIn(3) && w.disk.mine(m) { // a deposed master does not know what was settled since
 		m.checkGone()
 	}
 }
 
-// consent: a dataset that stopped at a loss goes on when somebody has said so.
+// consent lets a dataset go on that has stopped at a loss, as a person would.
 func (m *master) consent(i int, info *shardsvc.DatasetInfo) {
 	d := &m.w.plan.datasets[i]
 	if info.State == "failed" && m.w.lossy && !info.Options.GoOnAfterLoss {
@@ -116,11 +115,11 @@ func (m *master) consent(i int, info *shardsvc.DatasetInfo) {
 	}
 }
 
-// excludes is told what a Step has excluded.
+// excludes judges what a Step has excluded.
 func (m *master) excludes(r *shardsvc.Report) {
 	w := m.w
 	if d, _ := m.core.Dataset(r.Dataset); !r.Bad && !r.Old && !d.Options.GoOnAfterLoss {
-		w.fail("%s pass %d segment %d [%d, %d) is excluded, and %s is to stop at a loss", r.Label, r.Pass, r.Segment, r.Start, r.End, d.Name)
+		w.fail("%s pass %d segment %d [%d, %d) is excluded, but %s must stop at a loss", r.Label, r.Pass, r.Segment, r.Start, r.End, d.Name)
 	}
 	w.eachIn(r.Label, r.Pass, r.Segment, r.Start, r.End, func(s *segment, rec int32, begins int64) {
 		switch {
@@ -137,7 +136,7 @@ func (m *master) excludes(r *shardsvc.Report) {
 	})
 }
 
-// eachIn gives the records of a range of the source.
+// eachIn calls do for each record in a range of the source.
 func (w *World) eachIn(identity string, pass uint32, segment, start, end int64, do func(s *segment, rec int32, begins int64)) {
 	p := w.input.part(identity)
 	for _, piece := range p.unfolded(segment, start, end) {
@@ -148,7 +147,7 @@ func (w *World) eachIn(identity string, pass uint32, segment, start, end int64, 
 	}
 }
 
-// excluded is told what a durable batch has excluded.
+// exclude notes what a durable batch has excluded.
 func (b *books) exclude(reports []shardsvc.Report) {
 	w := b.w
 	for i := range reports {
@@ -180,7 +179,7 @@ func (b *books) exclude(reports []shardsvc.Report) {
 	}
 }
 
-// deleted counts the records that the source does not have any more.
+// deleted counts the records that the source has deleted.
 func (in *input) deleted() (n int) {
 	for _, p := range in.parts {
 		for _, s := range p.segs {
@@ -190,21 +189,21 @@ func (in *input) deleted() (n int) {
 	return n
 }
 
-// lost: the source does not have a record any more.
+// lost reports whether the source has deleted a record.
 func (in *input) lost(rec int32) bool {
 	i := int(rec) % in.total
 	s := in.of[i]
 	return s.begins[i-s.first] < s.low
 }
 
-// spoilt: a record cannot be decoded.
+// spoilt reports whether a record cannot be decoded.
 func (in *input) spoilt(rec int32) bool {
 	i := int(rec) % in.total
 	s := in.of[i]
 	return s.bad[i-s.first]
 }
 
-// checkExcluded: what the core lists is what it has told, each record once.
+// checkExcluded checks that the core lists exactly what it has reported as excluded, each record once.
 func (m *master) checkExcluded() {
 	w := m.w
 	listed := make([]bool, w.records)
@@ -230,12 +229,12 @@ func (m *master) checkExcluded() {
 	}
 	for r := range listed {
 		if listed[r] != m.out[r] {
-			w.fail("%s is listed as excluded: %v, it was told: %v", w.input.where(int32(r)), listed[r], m.out[r])
+			w.fail("%s is listed as excluded: %v, it was reported as excluded: %v", w.input.where(int32(r)), listed[r], m.out[r])
 		}
 	}
 }
 
-// checkList: a cut lists what was excluded when it was frozen, each record once, and
+// checkList checks that a cut lists what was excluded when it was frozen, each record once, and that it
 // counts it.
 func (b *books) checkList(t *trainer, body *cut.Cut) {
 	w := b.w
@@ -243,11 +242,11 @@ func (b *books) checkList(t *trainer, body *cut.Cut) {
 	want, ok := w.frozenOut[uint64(body.ID)]
 	for r := range out {
 		if ok && out[r] != want[r] {
-			w.fail("%s: cut %x lists %s as excluded: %v, when it was frozen it was: %v", t.name, uint64(body.ID), w.input.where(int32(r)), out[r], want[r])
+			w.fail("%s: cut %x lists %s as excluded: %v, and when it was frozen, excluded was %v", t.name, uint64(body.ID), w.input.where(int32(r)), out[r], want[r])
 		}
 	}
 	if w.plan.model == private {
-		return // of a rank's cut nobody counts what is in no model
+		return // no count of a rank's cut has records that are in no model
 	}
 	units := int64(0)
 	for i := range body.Datasets {
@@ -262,7 +261,7 @@ func (b *books) checkList(t *trainer, body *cut.Cut) {
 	}
 }
 
-// excludedIn are the records that a cut lists as excluded.
+// excludedIn says for each record whether a cut lists it as excluded.
 func (w *World) excludedIn(body *cut.Cut) []bool {
 	out := make([]bool, w.records)
 	for i := range body.Datasets {
@@ -283,10 +282,10 @@ func (w *World) markExcluded(to []bool, d *cut.Dataset, q *cut.Partition, as boo
 	}
 }
 
-// checkAdopted: whoever went back to a cut brought what it excludes.
+// checkAdopted checks that a restore has taken over what the cut excludes.
 func (b *books) checkAdopted(body *cut.Cut) {
 	if b.w.plan.model == private {
-		return // others may have it in their models
+		return // other ranks may have it in their models
 	}
 	for r, out := range b.w.excludedIn(body) {
 		if out && b.out[r] == 0 {
@@ -295,7 +294,7 @@ func (b *books) checkAdopted(body *cut.Cut) {
 	}
 }
 
-// unlisted are records before where the master's listing begins.
+// unlisted says for each record whether it is before the beginning of the master's listing.
 func (m *master) unlisted() []bool {
 	w := m.w
 	out := make([]bool, w.records)
@@ -311,8 +310,8 @@ func (m *master) unlisted() []bool {
 	return out
 }
 
-// checkGone compares what going back to each kept cut would miss, as the core tells
-// it, with what the cut's own records say.
+// checkGone: for each kept cut the core says what a restore would miss. This is compared with the
+// records of the cut.
 func (m *master) checkGone() {
 	w := m.w
 	var deleted []shardsvc.Deletion
@@ -346,7 +345,7 @@ func (m *master) checkGoneOf(body *cut.Cut, g shardsvc.Gone, listed []bool) {
 	told := make([]bool, w.records)
 	for _, x := range g.Ranges {
 		if d, _ := m.core.Dataset(x.Dataset); x.Stops == d.Options.GoOnAfterLoss {
-			w.fail("cut %x: the loss of %s segment %d [%d, %d) is said to stop its dataset: %v", uint64(body.ID), x.Label, x.Segment, x.Start, x.End, x.Stops)
+			w.fail("cut %x: for the loss of %s segment %d [%d, %d) the core says that it stops its dataset: %v", uint64(body.ID), x.Label, x.Segment, x.Start, x.End, x.Stops)
 		}
 		for pass := range x.Passes {
 			w.eachIn(x.Source, x.Pass+pass, x.Segment, x.Start, x.End, func(_ *segment, rec int32, _ int64) { told[rec] = true })
@@ -354,21 +353,21 @@ func (m *master) checkGoneOf(body *cut.Cut, g shardsvc.Gone, listed []bool) {
 	}
 	in, drops := w.members(body), w.droppedIn([]*manifest{{cut: body}})
 	for r := range told {
-		open := listed[r] && !in[r] && !m.out[r] && !drops[r] // a job that goes back reads none that the cut drops
+		open := listed[r] && !in[r] && !m.out[r] && !drops[r] // a restored job reads no record that the cut drops
 		switch {
 		case told[r] && !open:
 			w.fail("cut %x is said to miss %s: the source has it (%v), or it is in the cut (%v), or excluded (%v)", uint64(body.ID), w.input.where(int32(r)), !listed[r], in[r], m.out[r])
 		case g.More > 0 || told[r] || !open:
 		case w.plan.model != private:
-			w.fail("going back to cut %x would miss %s, and it is not told", uint64(body.ID), w.input.where(int32(r)))
+			w.fail("going back to cut %x would miss %s, and the core does not say so", uint64(body.ID), w.input.where(int32(r)))
 		case m.ownsSurely(uint32(body.Rank), int32(r)):
-			w.fail("going back to cut %x would miss %s, which rank %d has, and it is not told", uint64(body.ID), w.input.where(int32(r)), body.Rank)
+			w.fail("going back to cut %x would miss %s, which rank %d has, and the core does not say so", uint64(body.ID), w.input.where(int32(r)), body.Rank)
 		}
 	}
 }
 
-// ownsSurely: a private rank's process that nobody has given up was told that a
-// record is in its model durably.
+// ownsSurely reports whether a process of a private rank, not given up, was told that a record is in its
+// model durably.
 func (m *master) ownsSurely(rank uint32, rec int32) bool {
 	b := m.w.books
 	t := m.w.slots[rank].cur
@@ -376,7 +375,7 @@ func (m *master) ownsSurely(rank uint32, rec int32) bool {
 	return e != nil && e.is == durable && t.alive && !t.fenced && !t.givenUp && !t.stopped && t.born >= t.slot.rewound && e.at > t.slot.rewound && t.welcomed && !b.lostTouch(e)
 }
 
-// skipped: the listing of now begins behind it.
+// skipped reports whether the present listing begins after a record.
 func (in *input) skipped(rec int32) bool {
 	i := int(rec) % in.total
 	s := in.of[i]

@@ -5,9 +5,9 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// checkMarks judges what a broker is told: everything before the commit is in the
-// newest bound checkpoints, everything before the hold in the oldest kept ones, as
-// they lie on storage. And what is bound is on storage.
+// checkMarks judges what a broker is told. Everything before the commit mark must be in the newest bound
+// checkpoints, and everything before the retain mark in the oldest kept ones, as they are on storage. And
+// every bound checkpoint must be on storage.
 func (m *master) checkMarks() {
 	w := m.w
 	unlisted := m.unlisted()
@@ -35,7 +35,7 @@ func (m *master) checkMarks() {
 		put(&oldest, x, false)
 	}
 	if w.plan.model == shared && len(newest) == 0 {
-		return // what is acked is told, and nobody can go back
+		return // such a job commits what is acked, and cannot go back
 	}
 	for i := range w.plan.datasets {
 		id := shardsvc.DatasetID(i + 1)
@@ -46,8 +46,8 @@ func (m *master) checkMarks() {
 	}
 }
 
-// checkBefore: all records before the marks are in one of the models, dropped in one of their
-// cuts, or excluded.
+// checkBefore checks that each record before the marks is in one of the models, dropped in one of their cuts,
+// or excluded.
 func (m *master) checkBefore(what string, unlisted []bool, marks []shardsvc.MarkInfo, in []*manifest) {
 	w := m.w
 	dropped := w.droppedIn(in)

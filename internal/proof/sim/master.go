@@ -11,9 +11,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// master is the shell around shardsvc.Core: one loop, one committer, two
-// buffers, as in shardsvc/serve. What the loop takes in while a batch is synced
-// is the next batch; nothing of a batch leaves before it is durable.
+// master is the shell around shardsvc.Core: one loop, one committer, two buffers, as in shardsvc/serve. The
+// events that the loop takes while one batch is synced form the next batch. Nothing of a batch leaves
+// before it is durable.
 type master struct {
 	process
 	core     *shardsvc.Core
@@ -23,29 +23,29 @@ type master struct {
 	disk     *disk
 	sessions map[shardsvc.Session]*link
 	newest   shardsvc.Session
-	speaks   map[shardsvc.Session][]*trainer // whom each session's agent has named
-	lags     map[shardsvc.Session]Time       // how long each session's Hello was on its way and waited here
-	spoken   map[*trainer]Time               // when an agent that had named it was heard last
+	speaks   map[shardsvc.Session][]*trainer // the trainers that each session's agent has named
+	lags     map[shardsvc.Session]Time       // by session: how long its Hello was on its way and waited here
+	spoken   map[*trainer]Time               // when an agent that had named the trainer was last heard
 
 	cur, spare *batch
-	syncing    *batch   // with the committer
-	durable    bool     // it will be, should the master be killed meanwhile
-	inbox      []func() // while the buffer is full
+	syncing    *batch   // the batch that the committer has
+	durable    bool     // that batch will be durable even if the master is killed meanwhile
+	inbox      []func() // events that wait while the buffer is full
 
-	wake, ticks Time // the core's wish; the tick that is planned
+	wake, ticks Time // when the core wants to be woken; the tick that is planned
 	blocked     Time
-	proved      Time                               // when the newest batch that is durable was handed over
+	proved      Time                               // when the newest durable batch was handed over
 	full        Time                               // since when the buffer is full
-	behind      bool                               // it was stopped, and its inbox is not drained yet
-	lenient     bool                               // the event at hand may be refused
-	rewound     bool                               // the event at hand was a rewind, and is done
-	needs       bool                               // segments
-	young       map[shardsvc.PartitionNo]cut.Place // of each partition, the first place that is not too old
-	out         []bool                             // records that are excluded, as far as it has told
+	behind      bool                               // it was stopped, and its inbox is not empty yet
+	lenient     bool                               // the current event may be refused
+	rewound     bool                               // the current event was a rewind, and was carried out
+	needs       bool                               // it needs segments
+	young       map[shardsvc.PartitionNo]cut.Place // by partition: the first place that is not too old
+	out         []bool                             // records that it has reported as excluded
 	listing     bool
-	logs        map[*inputLog]*memsource.Source             // as its listings have opened them
-	told        map[sources.PartitionID][2]sources.Position // retain and commit
-	lists       Time                                        // when its discovery has seen the source for the first time
+	logs        map[*inputLog]*memsource.Source             // opened by its listings
+	told        map[sources.PartitionID][2]sources.Position // the last retain and commit marks
+	lists       Time                                        // when its discovery has first seen the source
 }
 
 type batch struct {
@@ -61,7 +61,7 @@ type echo struct {
 	at int64
 }
 
-// startMaster starts a master process on the disk, if the disk's door opens.
+// startMaster starts a master process on the disk, unless another living master has it.
 func (w *World) startMaster() {
 	m := &master{disk: w.disk, born: w.now, cur: &batch{}, spare: &batch{}, sessions: map[shardsvc.Session]*link{}, speaks: map[shardsvc.Session][]*trainer{}, lags: map[shardsvc.Session]Time{}, spoken: map[*trainer]Time{}, young: map[shardsvc.PartitionNo]cut.Place{}, logs: map[*inputLog]*memsource.Source{}, told: map[sources.PartitionID][2]sources.Position{}, wake: never, ticks: never}
 	m.begin(w, fmt.Sprintf("master%d", w.masters))
@@ -101,13 +101,13 @@ func (w *World) startMaster() {
 	m.poll()
 }
 
-// now is the core's clock, which begins with the process.
+// now is the core's clock. It begins with the process.
 func (m *master) now() shardsvc.Time { return shardsvc.Second + shardsvc.Time(m.w.now-m.born) }
 
-// full: too much waits for the committer.
+// isFull reports whether too much waits for the committer.
 func (m *master) isFull() bool { return m.cur.events+len(m.cur.fx.Replies) >= m.w.plan.maxPending }
 
-// take gives the loop one thing to do, or lets it wait in the inbox.
+// take gives the loop an event, or puts it into the inbox.
 func (m *master) take(do func()) {
 	if m.isFull() || len(m.inbox) > 0 {
 		if m.full == 0 {
@@ -154,7 +154,7 @@ func (m *master) tick() {
 
 func (m *master) coreTime() Time { return Time(m.now()) }
 
-// continued: it was stopped since then, which no session is to pay for.
+// continued: it was stopped since then, and no session may expire because of that.
 func (m *master) continued(since Time) {
 	m.behind = true
 	slept := Time(shardsvc.Second) + since - m.born
@@ -163,7 +163,7 @@ func (m *master) continued(since Time) {
 	}
 }
 
-// caughtUp: its inbox is drained, so the core may have its Tick.
+// caughtUp: its inbox is empty, so the core may get its Tick.
 func (m *master) caughtUp() {
 	m.behind = false
 	m.turn()
@@ -171,7 +171,7 @@ func (m *master) caughtUp() {
 
 func (m *master) arm() {
 	if m.wake >= m.ticks || m.isFull() || len(m.inbox) > 0 {
-		return // when full, the committer's answer comes first
+		return // when it is full, the committer's answer comes first
 	}
 	at := m.wake
 	m.ticks = at
@@ -223,7 +223,7 @@ func (m *master) step(ev shardsvc.Event) {
 			w.frozenOut[r.Cut] = slices.Clone(m.out)
 		case shardsvc.ReportDatasetFailed:
 			if d, _ := m.core.Dataset(r.Dataset); r.Lost && d.Options.GoOnAfterLoss {
-				w.fail("%s was to go on after a loss: %s", r.Name, r.Reason)
+				w.fail("%s should have gone on after a loss: %s", r.Name, r.Reason)
 			}
 		case shardsvc.ReportPendingAgain:
 			w.giveUp(r.Rank)
@@ -241,7 +241,7 @@ func (m *master) step(ev shardsvc.Event) {
 	}
 	m.granted(fx.Replies[replied:])
 	if now := m.core.Job().Epoch; now != epoch && !fenced {
-		w.fail("after %T the epoch is %d, it was %d, and nobody went back and no generation began", ev, now, epoch)
+		w.fail("after %T the epoch is %d, it was %d, without a rewind or a new generation", ev, now, epoch)
 	}
 	if m.needs && !m.listing {
 		m.listing = true
@@ -252,7 +252,7 @@ func (m *master) step(ev shardsvc.Event) {
 	}
 }
 
-// handOver gives the batch to the committer, if that is idle.
+// handOver gives the batch to the committer, if the committer is idle.
 func (m *master) handOver() {
 	w := m.w
 	if m.syncing != nil || m.cur.events == 0 || !m.alive {
@@ -290,7 +290,7 @@ func (m *master) committed(b *batch) {
 		w.servedGoesBack(b.fx.Reports)
 	case len(b.fx.Puts) > 0:
 		w.crashes++
-		m.kill("its disk is another's")
+		m.kill("another master has its disk")
 		return
 	}
 	m.syncing = nil
@@ -361,7 +361,7 @@ func (m *master) accept(l *link) {
 				m.newest++
 				s = m.newest
 				m.sessions[s] = l
-				m.lags[s] = m.w.now - opened // a Hello is sent at once; it may have waited here too
+				m.lags[s] = m.w.now - opened // an agent sends Hello at once; here it may have waited too
 			}
 			if m.w.tracing {
 				m.w.tracef(m.name, "from session %d: %s", s, messageText(b))
@@ -386,8 +386,8 @@ func (m *master) accept(l *link) {
 	}
 }
 
-// hears notes for whom the agent of a session speaks, and how long its Hello was on its way. A
-// session that has expired is not heard any more; its agent learns that when the batch is
+// hears notes which trainers the agent of a session names, and how long its Hello was on its way. A session
+// that has expired does not count any more, even though its agent learns that only when the batch is
 // durable.
 func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
 	if in.Hello == nil && !m.core.HasSession(s) {
@@ -403,7 +403,7 @@ func (m *master) hears(s shardsvc.Session, in *shardsvc.Message) {
 	}
 }
 
-// silence is how long no agent has spoken for a process, as far as m can know.
+// silence is how long no agent has reported a process to m, as far as m can know.
 func (m *master) silence(t *trainer) Time {
 	if at, ok := m.spoken[t]; ok {
 		return m.w.now - at

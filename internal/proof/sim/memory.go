@@ -7,20 +7,20 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// Checkpoints in memory (docs/FLASH.md). A rank of a replicated or private model copies its
-// model into the memory of its node. That memory outlives the trainer, the agent and the
-// master, and is lost with the node.
+// Checkpoints in memory (docs/FLASH.md). A rank of a replicated or private model copies its model into the
+// memory of its node. That memory survives the trainer, the agent and the master, and is lost with the
+// node.
 
 // copied is one slot: a copy of a rank's model, with the cut that it belongs to.
 type copied struct {
 	rank  uint32
 	m     *manifest
 	whole bool // its end mark is written
-	bad   bool // a bit has changed since: its checksum is wrong
+	bad   bool // a bit has changed, so its checksum is wrong
 }
 
-// drawMemory says which jobs save into memory. It uses no dice: the other draws of a seed
-// stay as they were.
+// drawMemory decides which jobs save into memory. It uses no dice, so that the seed's other draws do not
+// change.
 func (p *plan) drawMemory(seed uint64) {
 	p.memory = p.model != shared && p.saves > 0 && p.carries == 0 && seed%4 < 2
 	p.replicas = p.memory && p.nodes > 1 && seed%8 != 0
@@ -57,8 +57,7 @@ func (t *trainer) copyInto() *copied {
 	return c
 }
 
-// complete writes the end mark: from here on the checkpoint is there, whoever dies. Few are
-// damaged later.
+// complete writes the end mark. From here on the checkpoint survives any process. Few are damaged later.
 func (s *saving) complete() bool {
 	w, t := s.t.w, s.t
 	c := s.slot
@@ -78,7 +77,7 @@ func (s *saving) complete() bool {
 	return false
 }
 
-// inMemory are the complete checkpoints that t finds in its slots, whose checksums are right.
+// inMemory gives the complete checkpoints in t's slots whose checksums are right.
 func (t *trainer) inMemory() (all []*manifest) {
 	for _, c := range t.node.memory {
 		if c.rank == t.rank && c.whole && !c.bad {
@@ -88,7 +87,7 @@ func (t *trainer) inMemory() (all []*manifest) {
 	return all
 }
 
-// newestInMemory is the newest of those that were not refused.
+// newestInMemory gives the newest of them that was not refused.
 func (t *trainer) newestInMemory(without []uint64) (best *manifest) {
 	for _, m := range t.inMemory() {
 		if !slices.Contains(without, uint64(m.cut.ID)) && (best == nil || m.cut.Order >= best.cut.Order) {
@@ -98,7 +97,7 @@ func (t *trainer) newestInMemory(without []uint64) (best *manifest) {
 	return best
 }
 
-// highestOrder is that of all checkpoints that t finds, on storage and in memory.
+// highestOrder is the highest order of all checkpoints that t finds, on storage and in memory.
 func (t *trainer) highestOrder() uint64 {
 	highest := t.w.storage.order(t.folder())
 	for _, m := range t.inMemory() {
@@ -107,7 +106,7 @@ func (t *trainer) highestOrder() uint64 {
 	return highest
 }
 
-// readable are the cuts that t can read from memory.
+// readable lists the cuts that t can read from memory.
 func (t *trainer) readable() (all []uint64) {
 	for _, m := range t.inMemory() {
 		all = append(all, uint64(m.cut.ID))
@@ -115,12 +114,12 @@ func (t *trainer) readable() (all []uint64) {
 	return all
 }
 
-// ever says whether a manifest of the cut ever was on storage.
+// ever reports whether a manifest of the cut was ever on storage.
 func (s *storage) ever(cut uint64) bool {
 	return slices.ContainsFunc(s.all, func(m *manifest) bool { return uint64(m.cut.ID) == cut })
 }
 
-// ofCut finds the checkpoint of a cut that t is to load: in its memory or on storage.
+// ofCut finds the checkpoint that t must load for a cut: in its memory or on storage.
 func (t *trainer) ofCut(cut uint64) *manifest {
 	for _, m := range t.inMemory() {
 		if uint64(m.cut.ID) == cut {
@@ -130,8 +129,8 @@ func (t *trainer) ofCut(cut uint64) *manifest {
 	return t.w.storage.ofCut(cut)
 }
 
-// persistLeft is what `headrace run` does when a trainer has failed: the newest checkpoint
-// that it has left in memory goes to storage, and then the master is told.
+// persistLeft does what `headrace run` does after a trainer has failed: it writes the newest checkpoint that
+// the trainer has left in memory to storage, and then tells the master.
 func (t *trainer) persistLeft() {
 	w := t.w
 	if !w.plan.memory || t.group != nil && t.rank > 0 || !w.oneIn(2) {

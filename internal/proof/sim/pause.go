@@ -8,16 +8,16 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// Exact saves of a shared model: the yields of all trainers are paused while the saver
-// copies the model from the parameter server. That server is no process of the simulation.
+// Exact saves of a shared model: the yields of all trainers are paused while the saver copies the model from
+// its server. The simulation has no process for that server.
 
-// What agent and trainer say of it.
+// Messages between agent and trainer about it.
 type (
 	pauseOn   struct{ h hold.PauseYields }
 	nowPaused struct{ cut uint64 }
 )
 
-// told: the trainer must hand out no further batch, or may go on.
+// told: the trainer must yield no further batch, or may go on.
 func (t *trainer) told(h hold.PauseYields) {
 	switch {
 	case h.On:
@@ -27,13 +27,13 @@ func (t *trainer) told(h hold.PauseYields) {
 		t.w.tracef(t.name, "goes on after cut %x: %s", h.Cut, h.Why)
 		t.paused = 0
 	}
-	if t.paused != 0 && !t.opened { // it has nothing: the pause must not wait until it has restored
+	if t.paused != 0 && !t.opened { // it has nothing in hand, and the pause must not wait until it has restored
 		t.sayPaused()
 	}
 	t.work()
 }
 
-// sayPaused: all that was yielded is stepped. It comes behind those steps.
+// sayPaused says that all yielded batches are stepped. It is sent after those steps.
 func (t *trainer) sayPaused() {
 	if t.saidPaused || t.l == nil || !t.welcomed {
 		return
@@ -44,7 +44,7 @@ func (t *trainer) sayPaused() {
 	t.l.send(0, nowPaused{t.paused})
 }
 
-// saveExactly copies the model when nobody yields, and asks for the cut then.
+// saveExactly copies the model when all yields are paused, and then asks for the cut.
 func (t *trainer) saveExactly() {
 	w := t.w
 	t.saving = true
@@ -63,7 +63,7 @@ func (t *trainer) saveExactly() {
 		}
 		w.tracef(t.name, "all yields are paused for cut %x", id)
 		t.after(w.time(0, 200*millisecond), func() {
-			if w.oneIn(8) { // the state cannot be copied
+			if w.oneIn(8) { // copying the state fails
 				t.call(&pb.CutCall{Call: &pb.CutCall_Drop{Drop: &pb.CutDrop{Cut: id, Reason: "no room"}}}, failed)
 				return
 			}
@@ -88,8 +88,8 @@ func (t *trainer) saveExactly() {
 	})
 }
 
-// checkExact: the model, copied at at, is the cut, but for what trainers that were killed or given
-// up have put into it without its step having arrived.
+// checkExact checks that the model that was copied at `at` is the cut. It may also hold records from
+// trainers that were killed or given up, whose step had not arrived.
 func (b *books) checkExact(t *trainer, body *cut.Cut, copied *model, at Time) {
 	w := b.w
 	if !body.Exact {
@@ -105,12 +105,12 @@ func (b *books) checkExact(t *trainer, body *cut.Cut, copied *model, at Time) {
 		case b.excused(int32(r), at):
 			w.seen.unstepped += int(n)
 		default:
-			w.fail("%s: exact cut %x does not have %s, which a trainer that lives has put into the model", t.name, uint64(body.ID), w.input.where(int32(r)))
+			w.fail("%s: exact cut %x does not have %s, which a trainer that still runs has put into the model", t.name, uint64(body.ID), w.input.where(int32(r)))
 		}
 	}
 }
 
-// excused: nobody who lives, and was not given up, had put r into the model at at.
+// excused: no trainer that runs, and was not given up, had put r into the model at `at`.
 func (b *books) excused(r int32, at Time) bool {
 	for i := range b.recs[r] {
 		if e := &b.recs[r][i]; e.is != inHand && e.at <= at && e.t.alive && !e.t.fenced && !b.lostTouch(e) {

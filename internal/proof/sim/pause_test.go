@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/agent/hold"
 )
 
-// Who has not restored yet has nothing in hand, and says so at once, as the client does:
-// it may try for long, while others train and save exactly.
+// A trainer that has not restored yet has nothing in hand, and says so at once, as the client does. It may
+// try for a long time, while others train and save exactly.
 func TestWhoHasNoStreamYetHoldsNobodyUp(t *testing.T) {
 	w := &World{dice: newDice(1, 0)}
 	tr, agent := &trainer{welcomed: true, generation: 1}, &process{}
@@ -21,6 +21,6 @@ func TestWhoHasNoStreamYetHoldsNobodyUp(t *testing.T) {
 		do()
 	}
 	if len(got) != 1 || got[0] != (nowPaused{7}) {
-		t.Errorf("its agent heard %v", got)
+		t.Errorf("the agent of a trainer without a stream heard %v, want that it yields nothing", got)
 	}
 }

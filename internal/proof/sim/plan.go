@@ -6,8 +6,7 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// plan is what a seed decides before anything happens: what the job looks like,
-// how fast everything is, and what kinds of trouble there will be.
+// plan is what a seed decides at the beginning: the job, the speed of everything, and the kinds of trouble.
 type plan struct {
 	model      string
 	ranks      int
@@ -24,40 +23,39 @@ type plan struct {
 	read       Time // of a frame, at most
 	delay      Time // between nodes, one way, at most
 	maxWait    Time // 0: a batch waits until it is full
-	maxPending int  // of the master's loop
+	maxPending int  // limit of the master's loop
 	commit     Time // at most, of a healthy disk
 
 	rounds bool // replicated: either all ranks get a batch, or none does
-	drops  bool // and every round is full: what is left at the end is dropped
-	// forgets: the program of the first group that comes to the last round ends without
-	// stepping it.
+	drops  bool // and every round is full: the rows left at the end are dropped
+	// forgets: the program of the first group that comes to the last round ends without stepping it.
 	forgets bool
 
 	isolates bool // some records crash their trainer
-	aborts   bool // and then others of its node abort
+	aborts   bool // and then other trainers on its node abort
 
-	exact int // bit_exact: so many virtual ranks; 0: it is not
+	exact int // number of virtual ranks; 0: not bit_exact
 
-	saves   int  // a checkpoint every so many steps; 0: none
-	carries int  // of so many saves one is ours, the others a framework's; 0: all are ours
+	saves   int  // one checkpoint in so many steps; 0: none
+	carries int  // one save in so many is ours, the others a framework's; 0: all are ours
 	sharded bool // replicated: all ranks write
-	keep    int  // checkpoints
-	memory  bool // each save is a copy in the node's memory first, and goes on to storage sometimes
-	// replicas: what is complete in the memory of a node goes to that of another one too
+	keep    int  // how many checkpoints to keep
+	memory  bool // each save first copies into the node's memory, and only some go on to storage
+	// replicas: a complete checkpoint in memory is also copied to another node.
 	replicas bool
-	apart    bool // private: each rank has a folder of its own, and sees no other's
-	write    Time // of one call of the checkpoints' file system, at most
+	apart    bool // private: each rank has its own folder and sees no other
+	write    Time // of one file system call of a checkpoint, at most
 
-	trouble  Time // until then
+	trouble  Time // there is trouble until then
 	every    Time // between two troubles, at most
 	kinds    []trouble
-	troubles []Trouble // those that come, in order
+	troubles []Trouble // the troubles that come, in order
 }
 
 type datasetPlan struct {
 	name string
 	opt  shardsvc.Options
-	age  Time // of records that are too old; 0: none is
+	age  Time // age from which a record is too old; 0: never
 }
 
 func (w *World) draw() {
@@ -81,7 +79,7 @@ func (w *World) draw() {
 		every:      w.time(200*millisecond, 3*second),
 	}
 	p.lostAfter = p.ttl
-	if p.model == shared && w.story.Seed%2 == 1 { // no dice: the other draws of a seed stay as they were
+	if p.model == shared && w.story.Seed%2 == 1 { // no dice, so that the seed's other draws do not change
 		p.lostAfter = Time(1+w.story.Seed/2%4) * p.ttl
 	}
 	if w.oneIn(3) {
@@ -116,10 +114,10 @@ func (w *World) draw() {
 	if p.model == replicated && w.oneIn(3) {
 		p.beExact(w)
 	}
-	// Each seed has some kinds of trouble only, so that none hides another.
+	// Each seed has only some kinds of trouble, so that none hides another.
 	for _, t := range troubles {
 		if t.name == endsUnheard {
-			continue // only where it is what the seed is about
+			continue // only in seeds that are about it
 		}
 		if w.oneIn(3) && (!t.rare || w.oneIn(3)) || t.name == diskLost && p.model == private && w.oneIn(3) {
 			p.kinds = append(p.kinds, t)
@@ -144,7 +142,7 @@ func (w *World) draw() {
 	p.draw(newDice(w.story.Seed, 1))
 }
 
-// beSlow makes leases of many batches, all of which are in the trainers' hands.
+// beSlow makes leases of many batches, which are all in the trainers' hands.
 func (p *plan) beSlow() {
 	p.ranks, p.accumulate = 1+p.ranks/3, 1
 	p.rows, p.window, p.every, p.delay, p.pace = 1+p.rows/4, 3, 5*second, p.delay/4, p.ttl/10
@@ -162,16 +160,16 @@ func (w *World) commitTime() Time {
 	return w.time(50*microsecond, w.plan.commit)
 }
 
-// patience is how long the job may take when nothing breaks any more.
+// patience is how long the job may take after the last trouble.
 func (w *World) patience() Time {
 	d := 60*second + 20*w.plan.ttl + 2*Time(w.records)*w.plan.pace
 	if w.plan.model == replicated {
-		d += Time(w.records) * 300 * millisecond // every step waits for ranks that have nothing to do
+		d += Time(w.records) * 300 * millisecond // every step waits for ranks without a batch
 	}
-	if w.lossy || w.spoilt || w.ages { // an empty lease costs a message to the master and its answer
+	if w.lossy || w.spoilt || w.ages { // an empty lease takes a message to the master and an answer
 		d += 4 * Time(w.records) * w.plan.delay
 	}
-	if w.plan.isolates { // each deadly record ends its trainers a few times, and what they had comes in batches of one
+	if w.plan.isolates { // each deadly record ends trainers a few times, and their records come again one by one
 		d += Time(len(w.input.deadly))*120*second + Time(w.records)*(second+8*w.plan.pace)
 	}
 	if w.dawdled {

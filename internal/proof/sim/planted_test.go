@@ -21,11 +21,11 @@ import (
 
 const within = 1000 // seeds
 
-// found has a seed for each bug that finds it, so that a test need not look for it. A change of
-// the code turns seeds into other stories: then the tests look again, and take longer.
+// found lists for each bug a seed that finds it, so that the test need not search. When the code changes,
+// seeds play other stories. Then the test searches again, and takes longer.
 const found = "testdata/found.txt"
 
-var rewrite = flag.Bool("rewrite", false, "look for each planted bug, and write "+found+" anew")
+var rewrite = flag.Bool("rewrite", false, "search a seed for each planted bug, and write "+found+" again")
 
 func foundBefore(t *testing.T) map[string]uint64 {
 	t.Helper()
@@ -43,7 +43,7 @@ func foundBefore(t *testing.T) map[string]uint64 {
 	return seeds
 }
 
-// A simulation that finds no bug may be blind: each of these is found.
+// A simulation that finds no bug may be unable to find any. So it must find each of these.
 func TestEachPlantedBugIsFound(t *testing.T) {
 	bugs, err := planted.Bugs()
 	if err != nil {
@@ -73,7 +73,7 @@ func TestEachPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// Without a bug the same program finds none, with the seeds that find the bugs, too.
+// Without a bug the same program fails in no seed, also not in those that find the bugs.
 func TestNothingIsFoundWhenNothingIsPlanted(t *testing.T) {
 	seeds := map[uint64]bool{}
 	for seed := uint64(1); seed <= 20; seed++ {
@@ -89,8 +89,8 @@ func TestNothingIsFoundWhenNothingIsPlanted(t *testing.T) {
 	}
 }
 
-// hunt plays first, unless it is 0, and then seeds until one fails, several at a time; it gives
-// the lowest of those.
+// hunt plays `first`, unless it is 0, and then seeds until one fails, several at the same time. It gives the
+// lowest seed that failed.
 func hunt(first uint64) (seed uint64, why string) {
 	if first > 0 {
 		if r := Run(first, nil); r.Failed != "" {
@@ -125,7 +125,7 @@ func hunt(first uint64) (seed uint64, why string) {
 	return seed, why
 }
 
-// The smallest story of a planted bug fails, and without any of its troubles it does not.
+// The shrunk story of a planted bug fails. Without any one of its troubles it does not.
 func TestAShrunkStoryStillFails(t *testing.T) {
 	const bug = "steal of a delivered tail"
 	planted.Choose(bug)

@@ -1,24 +1,23 @@
 package sim
 
-// process is what master, agents and trainers have in common: they live on a
-// node, can be killed at any point, and can be stopped for a while, during
-// which what happens to them waits.
+// process is the common part of master, agents and trainers. It runs on a node, can be killed at any point,
+// and can be stopped for a while; then its events wait.
 type process struct {
 	w       *World
 	name    string
 	alive   bool
 	stopped bool
 	backlog []func()
-	ended   []func() // told at its end, whatever ended it
+	ended   []func() // called at its end, whatever ended it
 	woken   func(since Time)
-	caught  func() // after all that waited was done
+	caught  func() // called when all waiting events were handled
 	since   Time   // stopped since
 	woke    Time   // when it was continued last
 }
 
 func (p *process) begin(w *World, name string) { p.w, p.name, p.alive = w, name, true }
 
-// run has the process do something, now or when it is continued.
+// run handles an event of the process, now or when it is continued.
 func (p *process) run(do func()) {
 	switch {
 	case !p.alive:
@@ -29,7 +28,7 @@ func (p *process) run(do func()) {
 	}
 }
 
-// after has the process do something d from now.
+// after handles an event of the process d from now.
 func (p *process) after(d Time, do func()) { p.w.at(p.w.now+d, func() { p.run(do) }) }
 
 // kill is kill -9.

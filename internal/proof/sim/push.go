@@ -8,22 +8,21 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Some live inputs are pushed: their segments come by transactions. A producer commits one after
-// the other. It repeats a commit until it is answered, and now and then after that; a commit or its
-// answer may be lost, and the master may end in between. What was staged too long ago is refused,
-// and is staged again. Judged: an answered commit is remembered, by each later master too, and the
-// segments of each known transaction are there once. That each record is then trained as the model
-// kind promises is judged as for every input.
+// Some live inputs are pushed: their segments come by transactions. A producer commits one after the other.
+// It repeats a commit until it is answered, and sometimes once more. A commit or its answer may be lost,
+// and the master may end in between. A commit is refused if its chunks were staged too long ago; they are
+// staged again. Judged here: an answered commit is remembered, also by each later master, and the
+// segments of each known transaction are there once. The rest is judged as for every input.
 
-// stagedFor is landing.stage_ttl; transactions are remembered for longer than any run.
+// stagedFor is landing.stage_ttl. Transactions are remembered for longer than any run.
 const stagedFor = 5 * second
 
-// push is a transaction: a segment of each partition of a dataset, or of some.
+// push is a transaction: a segment in each partition of a dataset, or in some.
 type push struct {
 	w        *World
 	dataset  int
 	id       string
-	at       Time // it is not begun before
+	at       Time // it does not begin before
 	staged   Time
 	parts    []*part
 	segs     []*segment
@@ -32,8 +31,8 @@ type push struct {
 	answered bool
 }
 
-// bePushed makes the input one that is pushed, if it is live and no master loses its disk: with
-// the disk of its master a landing is lost.
+// bePushed makes the input a pushed one, if it is live and no master loses its disk: a landing would be lost
+// with the disk.
 func (w *World) bePushed(in *input) {
 	loses := func(t Trouble) bool { return t.Name == diskLost }
 	if !w.plan.live || w.plan.exact > 0 || w.story.Seed%3 != 1 || slices.ContainsFunc(w.plan.troubles, loses) {
@@ -66,7 +65,7 @@ func (w *World) bePushed(in *input) {
 	}
 }
 
-// beChunk: a chunk begins at 0 and is never empty, and nothing is added to it.
+// beChunk makes a segment a chunk: it begins at 0, is never empty, and does not grow.
 func (s *segment) beChunk() {
 	from := s.start
 	for i := range s.begins {
@@ -87,7 +86,7 @@ func (w *World) startPushing() {
 	}
 }
 
-// say commits, until it is answered.
+// say repeats the commit until it is answered.
 func (t *push) say() {
 	w := t.w
 	if t.answered {
@@ -95,7 +94,7 @@ func (t *push) say() {
 	}
 	if !t.begun {
 		t.begun, t.staged = true, w.now
-		if w.oneIn(4) { // the chunks are there, and their producer takes long
+		if w.oneIn(4) { // the chunks are staged, and the producer waits for long
 			w.at(w.now+w.time(0, 2*stagedFor), t.say)
 			return
 		}
@@ -104,7 +103,7 @@ func (t *push) say() {
 	w.at(w.now+w.time(100*millisecond, 3*second), t.say)
 }
 
-// send is one call of the commit.
+// send sends the commit once.
 func (t *push) send() {
 	w := t.w
 	w.tracef("a producer", "commits %s", t.id)
@@ -124,7 +123,7 @@ func (t *push) arrive() {
 			if !m.land(t) {
 				return
 			}
-			m.cur.events++ // a repeated one is answered after what came before it, too
+			m.cur.events++ // a repeated commit, too, is answered after all earlier events
 			m.cur.calls = append(m.cur.calls, func() {
 				if !lost {
 					w.at(w.now+w.time(0, w.plan.delay), t.answer)
@@ -152,7 +151,7 @@ func (m *master) land(t *push) bool {
 		t.staged = w.now
 		return false
 	}
-	// A master that was deposed may have ended its partitions without this transaction.
+	// A deposed master may have ended its partitions without this transaction.
 	m.lenient = !m.w.disk.mine(m)
 	m.step(ev)
 	m.lenient = false
@@ -174,8 +173,8 @@ func (t *push) answer() {
 	}
 }
 
-// allPushed: every transaction of a dataset is answered, so a producer may say that no record
-// follows.
+// allPushed reports whether every transaction of a dataset is answered. Then a producer may say that no
+// record follows.
 func (w *World) allPushed(dataset int) bool {
 	return !slices.ContainsFunc(w.pushes, func(t *push) bool { return t.dataset == dataset && !t.answered })
 }
@@ -201,7 +200,7 @@ func (m *master) checkPushed() {
 			continue
 		}
 		segs := m.core.Segments(no, -1, 0)
-		at := 0 // of p.segs: up to there they are listed
+		at := 0 // how many of p.segs are listed
 		for _, g := range segs {
 			s, start := p.segs[g.ID], int64(0)
 			for ; at < int(g.ID); at++ {
@@ -209,7 +208,7 @@ func (m *master) checkPushed() {
 			}
 			at++
 			if g.Start != start || g.End != s.end {
-				w.fail("segment %d of %s is [%d, %d), and what was pushed is [%d, %d)", g.ID, p.identity, g.Start, g.End, start, s.end)
+				w.fail("segment %d of %s is [%d, %d), and the pushed records are [%d, %d)", g.ID, p.identity, g.Start, g.End, start, s.end)
 			}
 			if len(g.Locator) == 0 && s.low < s.end {
 				w.fail("segment %d of %s is trimmed, and its chunk is not deleted", g.ID, p.identity)

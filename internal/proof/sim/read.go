@@ -10,10 +10,10 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// read gives the records of a piece that begin in [from, to), and where the next one begins, up to
-// where the log has none yet, or not any more, or where one is bad. The piece is opened anew each
-// time: what an agent has open would not show more. A reader that waits at the head does not wait
-// here: its context ends when the source has said where the head is.
+// read gives the records of a piece that begin in [from, to), and where the next record begins. It stops
+// where the log has no record yet, or no record any more, or a bad one. It opens the piece each time: an
+// open piece would show nothing else. It does not wait at the head: its context ends when the source has
+// said where the head is.
 func (w *World) read(g *pb.Grant, p *part, piece *pb.Piece, from, to int64, do func(rec int32, next int64)) *met {
 	l, s := p.log, p.segment(piece.Segment)
 	c, err := l.agents.Open(context.Background(), sources.Range{Partition: sources.PartitionID(p.identity), Segment: piece.Segment, Start: piece.Start, End: piece.End},

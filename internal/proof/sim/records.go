@@ -5,7 +5,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// timeOf is the event time of a record, in any pass; of some there is none.
+// timeOf is the event time of a record, in any pass. Some records have none.
 func (in *input) timeOf(record int32) int64 {
 	n := int64(record) % int64(in.total)
 	if n%5 == 4 {
@@ -14,7 +14,7 @@ func (in *input) timeOf(record int32) int64 {
 	return 1 + n*7919%10007
 }
 
-// tally is what an agent counts of records that it hands out.
+// tally is what an agent counts of the records that it hands out.
 func (in *input) tally(records []int32) hold.Tally {
 	t := hold.Tally{Rows: int64(len(records))}
 	for _, r := range records {
@@ -23,8 +23,8 @@ func (in *input) tally(records []int32) hold.Tally {
 	return t
 }
 
-// checkRecords: a cut says how many records it has of each partition, and from when
-// to when; whatever broke, none of them is untold.
+// checkRecords checks that a cut gives the right number of records of each partition and their first and last
+// event time, whatever went wrong before.
 func (b *books) checkRecords(t *trainer, body *cut.Cut, in []bool) {
 	for i := range body.Datasets {
 		for j := range body.Datasets[i].Partitions {
@@ -41,7 +41,7 @@ func (b *books) checkRecords(t *trainer, body *cut.Cut, in []bool) {
 				}
 			}
 			if got := q.Records(); got != (cut.Tally{Rows: want.Rows, Oldest: want.Oldest, Newest: want.Newest}) {
-				b.w.fail("%s: cut %x at step %d says of %s that its records are %+v, they are %+v", t.name, uint64(body.ID), body.Step, q.Identity, got, want)
+				b.w.fail("%s: cut %x at step %d says that %s has the records %+v, want %+v", t.name, uint64(body.ID), body.Step, q.Identity, got, want)
 			}
 		}
 	}

@@ -2,16 +2,14 @@ package sim
 
 import "slices"
 
-// Replicas of checkpoints in memory: some time after a copy is complete, the agent of its
-// node sends it to the next node's. The replica outlives the node of the copy. A rank that
-// starts asks all nodes whose agents answer, and takes the newest into its own memory before
-// it says what it can read.
+// Replicas of checkpoints in memory: some time after a copy is complete, the agent of its node sends it to
+// the next node. The replica survives the node of the copy. A rank that starts asks all nodes whose
+// agents answer, and takes the newest replica into its own memory before it says what it can read.
 
 // replicaSlots is how many replicas of a rank a node keeps.
 const replicaSlots = 2
 
-// replicate sends c to another node, if the node, its agent and the copy are still there by
-// then.
+// replicate sends c to another node, if the node, its agent and the copy still exist by then.
 func (n *node) replicate(w *World, c *copied) {
 	boots, m := n.boots, c.m
 	w.at(w.now+w.time(millisecond, 500*millisecond), func() {
@@ -29,7 +27,7 @@ func (n *node) replicate(w *World, c *copied) {
 	})
 }
 
-// hold keeps a replica, and the newest others of its rank.
+// hold keeps a replica, and drops all but the newest replicas of its rank.
 func (n *node) hold(c *copied) {
 	n.replicas = append(n.replicas, c)
 	var of []*copied
@@ -46,8 +44,8 @@ func (n *node) hold(c *copied) {
 
 func (c *copied) order(o *copied) int { return int(c.m.cut.Order) - int(o.m.cut.Order) }
 
-// fetch takes the newest replica of the rank into the memory of t's node, if it is newer than
-// what is there.
+// fetch takes the newest replica of the rank into the memory of t's node, if it is newer than the copies
+// there.
 func (t *trainer) fetch() {
 	w := t.w
 	if !w.plan.replicas {

@@ -14,16 +14,16 @@ type going struct {
 	t      *trainer
 	rank   int64
 	failed []uint64
-	better *manifest // that the master knows of
-	apart  []uint64  // in memory, and not for every rank
-	bodies bool      // a framework's files are still to be tried
+	better *manifest // a better one, which the master knows
+	apart  []uint64  // checkpoints in memory that not every rank has
+	bodies bool      // it has still to try a framework's files
 }
 
-// restore goes back to the newest checkpoint that the master agrees to: of those
-// with a manifest, or of a framework's own files.
+// restore goes back to the newest checkpoint to which the master agrees: one with a manifest, or a framework's
+// own file.
 func (t *trainer) restore() {
 	w := t.w
-	if w.dawdles && w.calm == 0 { // somebody looks at it in a debugger
+	if w.dawdles && w.calm == 0 { // as if a person looked at it in a debugger
 		w.dawdles, w.dawdled = false, true
 		w.tracef(t.name, "does not restore")
 		t.after(dawdle, t.restore)
@@ -38,7 +38,7 @@ func (t *trainer) restore() {
 	g.offer()
 }
 
-// folder is whose checkpoints it saves and goes back to.
+// folder names the checkpoints that t saves and restores.
 func (t *trainer) folder() int64 {
 	if t.w.plan.model == private {
 		return int64(t.rank)
@@ -65,7 +65,7 @@ func (g *going) offer() {
 	if x := t.newestInMemory(append(slices.Clone(g.failed), g.apart...)); x != nil && g.better == nil && (m == nil || x.cut.Order >= m.cut.Order) {
 		m = x
 	}
-	if w.plan.model == shared { // others may train yet, whom nobody has missed
+	if w.plan.model == shared { // others may still train, and the master has not missed them yet
 		if c.Mode = pb.Restore_EXACT; m == nil {
 			c.Mode = pb.Restore_START
 		}
@@ -89,7 +89,7 @@ func (g *going) offer() {
 			c.Path = m.path
 		}
 		if c.Memory = m.memory; !m.memory {
-			w.storage.sync(m.path) // it may have come a moment ago
+			w.storage.sync(m.path) // it may be so new that it is not synced
 		}
 		w.tracef(t.name, "offers cut %x of step %d, carried %v, from memory %v", uint64(m.cut.ID), m.cut.Step, m.carried, m.memory)
 	}
@@ -122,14 +122,14 @@ func (g *going) answered(m *manifest, r *pb.CutReply) {
 	}
 }
 
-// startOver: what was saved does not verify any more. A person says resume=start.
+// startOver: the saved checkpoints do not verify any more. A person uses resume=start.
 func (t *trainer) startOver(r *pb.CutReply) {
 	var known bool
 	switch r.Refusal {
 	case pb.CutReply_UNVERIFIED, pb.CutReply_TAKEN:
 		known = true
 	case pb.CutReply_SEGMENTS:
-		known = t.w.lives > 0 // others train with other numbers
+		known = t.w.lives > 0 // others train with segments numbered differently
 	case pb.CutReply_CHANGED:
 		known = t.w.moved && t.w.plan.model == private // others train with a listing that begins later
 	}
@@ -151,7 +151,7 @@ func (t *trainer) fromStart() bool {
 	return t.slot.starts
 }
 
-// goneBack: what the master has chosen is the model from now on.
+// goneBack: the master has chosen, and t loads that model.
 func (t *trainer) goneBack(r *pb.CutReply) {
 	w := t.w
 	w.seen.restores++
@@ -160,10 +160,10 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 		m := t.ofCut(r.Cut)
 		if m == nil {
 			if w.storage.models[r.Cut] == nil {
-				w.fail("%s is to go back to cut %x, of which there never was a manifest", t.name, r.Cut)
+				w.fail("%s is told to go back to cut %x, which never had a manifest", t.name, r.Cut)
 			}
 			if !slices.Contains(t.canRead, r.Cut) && !w.storage.ever(r.Cut) {
-				w.fail("%s is to go back to cut %x, which lies in memory only, and has said that it cannot read it", t.name, r.Cut)
+				w.fail("%s is told to go back to cut %x, which is only in memory, and which it has said it cannot read", t.name, r.Cut)
 			}
 			t.kill("the files of the checkpoint are not there any more")
 			return
@@ -177,8 +177,8 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	t.step = r.Step
 	switch g := t.group; {
 	case w.plan.model == shared:
-		// A process loads the model alone, before the others begin. If one that came late went
-		// back to this cut while t waited for its answer, the model is served, and t joins it.
+		// A process loads the model alone, before the others begin. While t waited for its answer, another
+		// process may have gone back to this cut: then the model is there, and t joins.
 		x := w.storage.ofCut(r.Cut)
 		if joins := w.served && w.backs != t.before && w.loaded == x; !t.late && !joins {
 			*w.model = *base.clone()
@@ -193,7 +193,7 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 		g.restored, g.choice, g.step, g.began = base, r.Cut, r.Step, t.generation
 		*g.model = *base.clone()
 		t.base = base
-	case g.began == t.generation && g.choice != r.Cut: // else the others are fenced already
+	case g.began == t.generation && g.choice != r.Cut: // otherwise the others are fenced off already
 		w.fail("%s goes back to cut %x, and another rank of its group to %x", t.name, r.Cut, g.choice)
 	default:
 		t.base = base
@@ -203,11 +203,11 @@ func (t *trainer) goneBack(r *pb.CutReply) {
 	t.work()
 }
 
-// dawdle is longer than any rank waits for another to restore.
+// dawdle is longer than any rank waits until another has restored.
 const dawdle = 700 * second
 
-// restoreLate is what a script does that always goes back to the checkpoint which the
-// model that is served began with: others may train it already.
+// restoreLate does what a script does that always restores the checkpoint with which the present model
+// began. Others may train that model already.
 func (t *trainer) restoreLate() {
 	w := t.w
 	if x := w.loaded; x == nil || x.leaves || !x.verifies() || !w.served {
@@ -239,8 +239,8 @@ func (t *trainer) restoreLate() {
 	})
 }
 
-// servedGoesBack: a served model goes back with the job, when a restore that came late found nobody who
-// trains: who serves the model hears of it and loads the files, before anybody goes on.
+// servedGoesBack: a restore that came late found no trainer at work, so the job goes back. The server of the
+// model hears of it and loads the files before any trainer goes on.
 func (w *World) servedGoesBack(reports []shardsvc.Report) {
 	for i := range reports {
 		if r := &reports[i]; r.Kind == shardsvc.ReportRestored && w.plan.model == shared && w.served {
@@ -254,10 +254,10 @@ func (w *World) servedGoesBack(reports []shardsvc.Report) {
 	}
 }
 
-// settle looks for a manifest as the master does when a process is gone.
+// settle looks for a manifest, as the master does after a process has gone.
 func (m *master) settle(cut uint64, path string) {
 	if m.w.calm == 0 && m.w.oneIn(10) {
-		return // the storage cannot be seen: the core gives up
+		return // the storage cannot be reached, and the core gives up
 	}
 	m.after(m.w.time(millisecond, 300*millisecond), func() {
 		x := m.w.storage.find(path, cut)

@@ -8,8 +8,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Rounds of a group (docs/ROUNDS.md): its trainers take a batch only when they are told
-// that every rank has the batch of that round, and never take part in a step without one.
+// Rounds of a group (docs/ROUNDS.md): a trainer takes a batch only when it is told that every rank has its
+// batch of that round. It never takes part in a step without a batch.
 
 type (
 	arrived struct {
@@ -21,24 +21,24 @@ type (
 
 // rounding is the trainer's side of a stream with rounds.
 type rounding struct {
-	through uint32 // it may yield the rounds up to this one
+	through uint32 // it may yield rounds up to this one
 	last    bool
-	sums    []uint64 // rows of all ranks in each of them, as it was told
-	sizes   []uint64 // rows of each batch that it has received
+	sums    []uint64 // for each of them: the rows of all ranks, as it was told
+	sizes   []uint64 // rows of each batch that it received
 }
 
-// drawRounds decides whether a seed plays rounds, without dice: the other draws of a seed
-// stay as they were.
+// drawRounds decides whether a seed plays rounds. It uses no dice, so that the seed's other draws do not
+// change.
 func (p *plan) drawRounds(seed uint64) {
-	if seed%12 == 0 && p.exact == 0 { // few seeds end with a drop and a save otherwise
+	if seed%12 == 0 && p.exact == 0 { // other seeds seldom end with a drop and a save
 		p.model = replicated
 		for i := range p.datasets {
 			p.datasets[i].opt.Strict = false
 		}
 	}
-	if p.exact > 0 { // no clock ends a batch of it
+	if p.exact > 0 { // no clock ends its batches
 		if p.rounds = p.model == replicated && seed%2 == 0; p.rounds {
-			p.window = max(p.window, 2) // a round goes when it is known whether another one follows
+			p.window = max(p.window, 2) // a round goes only when it is known whether another follows
 		}
 		return
 	}
@@ -48,9 +48,9 @@ func (p *plan) drawRounds(seed uint64) {
 	if p.rounds = true; p.maxWait == 0 {
 		p.maxWait = 150 * millisecond
 	}
-	strict := slices.ContainsFunc(p.datasets, func(d datasetPlan) bool { return d.opt.Strict }) // does not go with it
+	strict := slices.ContainsFunc(p.datasets, func(d datasetPlan) bool { return d.opt.Strict }) // it cannot be combined with rounds
 	if p.drops = seed%6 == 0 && !strict; p.drops {
-		p.window = max(p.window, 2) // a round goes when all ranks have the next one, too
+		p.window = max(p.window, 2) // a round goes only when all ranks have the next one too
 		p.saves = max(p.saves, 1)
 		p.forgets = seed%24 == 0
 	}
@@ -63,14 +63,14 @@ func (r *reader) begin(w *World) *hold.Rounds {
 	}
 	series := r.number
 	if r.virtual > 0 {
-		series = r.dataset // one of all virtual ranks
+		series = r.dataset // all virtual ranks share one series
 	}
 	return &hold.Rounds{Series: series, MaxWait: time.Duration(w.plan.maxWait), Drop: w.plan.drops, Told: r.through, ToldLast: r.last, ToldRows: slices.Clone(r.sums)}
 }
 
 // The agent's side.
 
-// decide takes what the master has decided, and tells the trainer.
+// decide takes the master's decision, and tells the trainer.
 func (f *feed) decide(d hold.Round) {
 	f.closing = d.Close
 	f.beyond = f.beyond || d.Last && f.s.a.w.plan.drops
@@ -78,7 +78,7 @@ func (f *feed) decide(d hold.Round) {
 	f.poke()
 }
 
-// tellAhead says what lies here and is not delivered, if that is news.
+// tellAhead tells the core what is here and not delivered, if that has changed.
 func (f *feed) tellAhead() {
 	if !f.rounds || f.busy || f.stopped {
 		return
@@ -105,8 +105,8 @@ type ahead struct {
 	full            bool
 }
 
-// flushes says whether an unfinished batch, perhaps without a row, leaves now. n full ones
-// lie before it.
+// flushes reports whether an unfinished batch, perhaps without rows, leaves now. n full batches are
+// before it.
 func (f *feed) flushes(b *batchInHand, n int) bool {
 	if f.rounds {
 		closes := f.closing > f.delivered+uint32(n)
@@ -133,8 +133,8 @@ func (t *trainer) hear(d hold.Round) {
 	if r.last && t.w.plan.drops {
 		t.dropBeyond(r)
 	}
-	// A batch that was ended while the row it was ended for went, as too old, has no rows, and
-	// may lie behind the last round: it is never yielded.
+	// A batch may be ended for a row that is then found to be too old. Then it has no rows, and may come
+	// after the last round: it is never yielded.
 	beyond := func(b *batchInHand) bool { return b.number > r.through && len(b.recs) > 0 }
 	if i := slices.IndexFunc(r.batches, beyond); r.last && i >= 0 {
 		t.w.fail("%s: round %d is the last one, and it has received rows of %d", t.name, r.through, r.batches[i].number)
@@ -150,7 +150,7 @@ func (t *trainer) hear(d hold.Round) {
 	t.work()
 }
 
-// dropBeyond: what has come of later rounds than the last one goes back.
+// dropBeyond gives back batches of rounds after the last one.
 func (t *trainer) dropBeyond(r *reader) {
 	for len(r.batches) > 0 && r.batches[len(r.batches)-1].number > r.through {
 		k := len(r.batches) - 1
@@ -163,7 +163,7 @@ func (t *trainer) dropBeyond(r *reader) {
 	}
 }
 
-// yields says how many batches of r the loop may take now.
+// yields is how many batches of r the loop may take now.
 func (r *reader) yields(w *World) uint32 {
 	if w.plan.rounds {
 		return min(r.received, max(r.through, r.yielded)) - r.yielded
@@ -171,7 +171,7 @@ func (r *reader) yields(w *World) uint32 {
 	return r.received - r.yielded
 }
 
-// atEnd says whether nothing of r follows.
+// atEnd reports whether nothing of r follows.
 func (r *reader) atEnd(w *World) bool {
 	if w.plan.rounds {
 		return r.last && r.stepped == r.through
@@ -179,8 +179,8 @@ func (r *reader) atEnd(w *World) bool {
 	return r.ended && r.stepped == r.received
 }
 
-// roundStream is the stream whose round all ranks take in the next step of the group. A rank that has
-// not heard yet that a stream is at its end waits for that.
+// roundStream is the stream whose round all ranks take in the next step of the group. A rank that has not
+// heard yet that a stream is at its end waits for that.
 func (t *trainer) roundStream() *reader {
 	first := int(t.group.step) % len(t.streams)
 	for i := range t.streams {
@@ -191,9 +191,9 @@ func (t *trainer) roundStream() *reader {
 	return nil
 }
 
-// judgeRound: either all ranks of a group get a round, or none does. The batch of the round
-// that t takes now lies in the process of every rank, or did when that process ended. t was
-// told how many rows they have together.
+// judgeRound checks that either all ranks of a group get a round, or none does. The batch of the round that t
+// takes now must be in the process of every rank, or must have been when that process ended. t was told
+// how many rows the ranks have together.
 func (t *trainer) judgeRound(r *reader) {
 	t.judgeFull(r)
 	has := make([]bool, t.group.size)
@@ -222,8 +222,7 @@ func (t *trainer) judgeRound(r *reader) {
 	}
 }
 
-// judgeLast: t has ended. All ranks of its generation that have ended have trained the same
-// rounds.
+// judgeLast: t has ended. All ranks of its generation that have ended must have trained the same rounds.
 func (t *trainer) judgeLast() {
 	for _, r := range t.streams {
 		for _, o := range t.generationOf() {
@@ -236,9 +235,9 @@ func (t *trainer) judgeLast() {
 	}
 }
 
-// generationOf are the processes of t's generation. The launcher's group may be another one:
-// a rank of it may have been replaced before all had joined. A master that has lost its
-// disk counts generations anew, so those that ended before t began are left out.
+// generationOf lists the processes of t's generation. The launcher's group may differ: a rank of it may have
+// been replaced before all had joined. A master that has lost its disk counts generations from 1 again,
+// so processes that ended before t began are left out.
 func (t *trainer) generationOf() (all []*trainer) {
 	for _, o := range t.w.trainers {
 		if o.generation == t.generation && o.generation != 0 && o.group.size == t.group.size && (o.alive || o.died > t.born) {
@@ -248,7 +247,7 @@ func (t *trainer) generationOf() (all []*trainer) {
 	return all
 }
 
-// of are the streams of a dataset: one, or those of the virtual ranks that the rank has.
+// of lists the streams of a dataset: one, or those of the rank's virtual ranks.
 func (t *trainer) of(dataset uint32) []*reader {
 	return slices.DeleteFunc(slices.Clone(t.streams), func(r *reader) bool { return r.dataset != dataset })
 }

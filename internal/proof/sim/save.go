@@ -6,21 +6,21 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// saving is one checkpoint that a trainer saves.
+// saving is one checkpoint that is being saved.
 type saving struct {
 	t       *trainer
 	copied  *model
-	writes  bool // the manifest; else the rank only asks, or writes its share
+	writes  bool // it writes the manifest; else the rank only asks for the cut, or writes its share
 	carried bool // a framework owns the file
-	shards  int  // of this many ranks; 0: one writes all
+	shards  int  // number of ranks that write shares; 0: one writes all
 	until   Time
 	m       *manifest
-	own     []*file // that it has written
+	own     []*file // files that it has written
 	slot    *copied // in memory; nil: none
-	stores  bool    // and then on storage
+	stores  bool    // and it goes on to storage
 }
 
-// maySave saves now and then.
+// maySave saves from time to time.
 func (t *trainer) maySave(m *model) {
 	if w := t.w; w.plan.saves > 0 && !t.saving && !t.fenced && w.oneIn(w.plan.saves) {
 		if w.plan.model == shared && w.oneIn(2) {
@@ -31,14 +31,14 @@ func (t *trainer) maySave(m *model) {
 	}
 }
 
-// carries: this time a framework saves.
+// carries reports whether a framework does this save.
 func (w *World) carries() bool { return w.plan.carries > 0 && !w.oneIn(w.plan.carries) }
 
-// stores: of the saves in memory, this one goes on to storage.
+// stores reports whether this save in memory goes on to storage.
 func (w *World) stores() bool { return w.plan.memory && w.oneIn(3) }
 
-// save asks for the cut at the step just made, while the model of that step is
-// copied, and writes the checkpoint beside the training.
+// save asks for the cut of the last step, while the model of that step is copied, and writes the checkpoint
+// during training.
 func (t *trainer) save(s *saving) {
 	w := t.w
 	t.saving, s.t = true, t
@@ -59,7 +59,7 @@ func (t *trainer) save(s *saving) {
 			t.saving = false
 			return
 		}
-		if w.plan.model == shared { // it is captured behind the cut: it may hold more
+		if w.plan.model == shared { // it is copied after the cut, so it may hold more
 			s.copied = t.model.clone()
 		}
 		cut := w.body(r.Body)
@@ -75,7 +75,7 @@ func (t *trainer) save(s *saving) {
 	})
 }
 
-// inTurn does one thing after the other, each a moment later, until one says no.
+// inTurn does one thing after the other, each a moment later, until one gives false.
 func (t *trainer) inTurn(todo ...func() bool) {
 	if len(todo) > 0 {
 		t.after(t.w.time(0, t.w.plan.write), func() {
@@ -106,7 +106,7 @@ func (s *saving) write() {
 
 func (s *saving) writeFiles() bool {
 	w := s.t.w
-	if w.oneIn(8) { // the files could not be written
+	if w.oneIn(8) { // writing the files fails
 		if s.carried || !s.writes {
 			return s.done()
 		}
@@ -126,7 +126,7 @@ func (s *saving) syncFiles() bool {
 	return true
 }
 
-// saysShare: this rank's part of a sharded save is there.
+// saysShare says that this rank's part of a sharded save is there.
 func (s *saving) saysShare() bool {
 	f := s.t.w.storage.create(s.m.path, s.t.node)
 	f.data = true
@@ -135,7 +135,7 @@ func (s *saving) saysShare() bool {
 	return true
 }
 
-// gather waits for the shares of all ranks, until the deadline.
+// gather waits until the deadline for the shares of all ranks.
 func (s *saving) gather() bool {
 	t, w := s.t, s.t.w
 	have := map[uint32]bool{}
@@ -146,7 +146,7 @@ func (s *saving) gather() bool {
 		}
 		if p := f.share; p != nil && p.cut == uint64(s.m.cut.ID) {
 			if p.of.sum != s.copied.sum {
-				w.fail("%s: rank %d's share of cut %x is of another model", t.name, p.rank, p.cut)
+				w.fail("%s: rank %d's share of cut %x has another model", t.name, p.rank, p.cut)
 			}
 			have[p.rank] = true
 		}
@@ -203,8 +203,8 @@ func (s *saving) drop(why string) bool {
 	return false
 }
 
-// retain removes old checkpoints: unbound at the master first, then the manifest,
-// and when that is sure to be gone, the data. The save ends behind it.
+// retain removes old checkpoints: first the cut is dropped at the master, then the manifest goes, and when
+// that is certainly gone, the data. Then the save ends.
 func (t *trainer) retain(newest *manifest) {
 	disk := &t.w.storage
 	old := disk.removable(int64(newest.cut.Rank), t.w.plan.keep, newest)

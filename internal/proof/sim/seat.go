@@ -9,7 +9,7 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// What trainer and agent say to each other on the socket (docs/PROTOCOL.md).
+// Messages between trainer and agent on the socket (docs/PROTOCOL.md).
 type (
 	hello struct {
 		t      *trainer
@@ -44,7 +44,7 @@ type (
 	refused string
 )
 
-// sit takes a trainer's connection.
+// sit accepts a trainer's connection.
 func (a *agent) sit(l *link) {
 	var s *seat
 	l.ends[1].take = func(msg any) {
@@ -80,7 +80,7 @@ func (a *agent) hello(l *link, h hello) *seat {
 	before, knew := a.files[s.t]
 	a.files[s.t] = s.number
 	a.do(&hold.Join{Join: h.join, Resume: h.resume})
-	if why := a.fx.Invalid; why != "" { // it came again before its end was seen
+	if why := a.fx.Invalid; why != "" { // it came back before its end was noticed
 		if delete(a.files, s.t); knew {
 			a.files[s.t] = before
 		}
@@ -143,8 +143,7 @@ func (s *seat) take(msg any) {
 	}
 }
 
-// broken: the connection ended without BYE; what the trainer said before has
-// been handled.
+// broken: the connection ended without BYE. Everything that the trainer said before was handled.
 func (s *seat) broken() {
 	a, t := s.a, s.t
 	for _, f := range s.streams {
@@ -200,7 +199,7 @@ func (s *seat) leave(why pb.Leave_Reason, ended bool) {
 	a.do(&hold.Gone{Worker: s.number, Reason: why, Ended: ended, Crash: ended && s.t.crashed})
 }
 
-// quit ends the process for sure; its connection's end tells the rest.
+// quit makes sure that the process ends. The end of its connection tells the rest.
 func (s *seat) quit(why string) {
 	s.killed = true
 	s.t.ending = s.a.w.now

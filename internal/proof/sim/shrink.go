@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Shrink looks for the fewest troubles with which a seed that fails still does:
-// it leaves out halves, then smaller parts, then single ones, until each that is
-// left is needed. What else a story draws may change with what is left out, so the
-// end may be another failure; it is one all the same.
+// Shrink looks for the fewest troubles with which a failing seed still fails. It leaves out halves, then
+// smaller parts, then single troubles, until every one that is left is needed. Leaving out a trouble may
+// change other draws, so the result may be another failure. It is still a failure.
 func Shrink(s Story) (Story, Result) {
 	best := s.Run(nil)
 	if best.Failed == "" {
@@ -32,7 +31,7 @@ func Shrink(s Story) (Story, Result) {
 		s, best = t, r
 		return true
 	}
-	if !try(left) { // those after its end never came
+	if !try(left) { // drop those that come after the failure
 		return s, best
 	}
 	for part := max(len(left)/2, 1); len(left) > 0; {
@@ -57,7 +56,7 @@ func (s Story) without(i int) bool {
 	return slices.Contains(s.Without, i)
 }
 
-// others are the numbers below n that are not in keep.
+// others lists the numbers below n that are not in keep.
 func others(n int, keep []int) (out []int) {
 	for i := range n {
 		if len(keep) > 0 && keep[0] == i {
@@ -69,7 +68,7 @@ func others(n int, keep []int) (out []int) {
 	return out
 }
 
-// String lists the troubles of the story that came.
+// String lists the troubles that came.
 func (s Story) String() string {
 	var b strings.Builder
 	for i, t := range Troubles(s.Seed) {

@@ -2,7 +2,7 @@ package sim
 
 import "testing"
 
-// A trouble that is left out changes nothing of the others.
+// Leaving out a trouble does not change the others.
 func TestAStoryWithoutATroubleHasTheSameOthers(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		all := Troubles(seed)

@@ -16,41 +16,41 @@ type World struct {
 	story Story
 	input *input
 	lot   [][]int32 // bit_exact: the records of each virtual rank, in order
-	dealt []int     // whose each record is
+	dealt []int     // the virtual rank of each record
 
 	disk      *disk
-	master    *master // the newest process that got through the disk's door
+	master    *master // the newest process that got the disk
 	nodes     []*node
 	slots     []*slot
 	group     *group // of a replicated job, the newest
 	trainers  []*trainer
-	everybody []*trainer // that was ever started
+	everybody []*trainer // all trainers that were ever started
 	model     *model     // of a shared job
 	books     *books
 	storage   storage
-	texts     map[*cut.Cut][]byte // of cuts, as they travel
-	cuts      map[string]*cut.Cut // of those texts
-	records   int                 // of all passes
+	texts     map[*cut.Cut][]byte // encoded cuts
+	cuts      map[string]*cut.Cut // the cuts of those texts
+	records   int                 // number of records in all passes
 
 	pushes      []*push           // of an input that is pushed, in order
 	logs        []*inputLog       // of inputs in a live source
-	moved       bool              // a master has listed input that began later than before
+	moved       bool              // a master has listed input that begins later than before
 	lossy       bool              // the source has deleted something
 	spoilt      bool              // some records are bad
 	ages        bool              // some records become too old
-	frozenOut   map[uint64][]bool // what was excluded when a cut was frozen
-	served      bool              // the model of a shared job is where its trainers find it
-	groupStarts bool              // the next group begins from the start
+	frozenOut   map[uint64][]bool // by cut: what was excluded when it was frozen
+	served      bool              // shared: trainers can reach the model
+	groupStarts bool              // the next group does not restore
 	forgot      bool              // a group has ended without stepping its last round
-	lives       int64             // of masters that began on an empty disk, and numbered segments anew
+	lives       int64             // how often a master began on an empty disk and numbered segments again
 	emptied     Time              // when the master last lost its disk
-	loaded      *manifest         // shared: what the model that is served began with
-	backs       int               // shared: how many processes went back to one
-	dawdles     bool              // the next rank that is to restore does not, for long
+	loaded      *manifest         // shared: the checkpoint with which the present model began
+	backs       int               // shared: how many processes went back to a checkpoint
+	dawdles     bool              // the next rank that should restore does not, for a long time
 	dawdled     bool
 
 	slow, failing, pausing bool
-	calm                   Time // since when nothing breaks any more; 0: it still does
+	calm                   Time // since when there is no more trouble; 0: there still is
 
 	masters, agents int
 	reached         int
@@ -68,50 +68,50 @@ type World struct {
 type Result struct {
 	Seed    uint64
 	Failed  string // empty: nothing was wrong
-	Events  int    // given to the cores
+	Events  int    // events given to the cores
 	Crashes int
-	Yields  int // records given to trainers
-	Repeats int // of a shared model: records in it more than once, each for a reason
+	Yields  int // records yielded to trainers
+	Repeats int // shared: records that are in the model more than once, each for a reason
 	Steals  int // leases that gave up a tail
-	Expired int // sessions
-	Cuts    int // frozen, and compared with their models
-	Exact   int // of a shared model, with all yields held
-	Killed  int // records in exact checkpoints from steps of killed trainers that had not arrived
+	Expired int // sessions that expired
+	Cuts    int // cuts that were frozen and compared with their models
+	Exact   int // exact cuts of a shared model
+	Killed  int // records in exact checkpoints from killed trainers whose step had not arrived
 	Bound   int
 	Back    int // restores to a cut
 	Lost    int // records that were excluded
-	Old     int // of those, for their age
-	Deaths  int // of trainers that a record has crashed
+	Old     int // of these: records excluded for their age
+	Deaths  int // trainers that a record has crashed
 	Crossed int // grants of a live source after all of its history
 	Memory  int // checkpoints that were complete in memory
-	Slots   int // restores from one of them
-	Fetched int // replicas that a rank has taken from another node
-	Sealed  int // segments of a live source whose end a master has learned before the next one
-	Trimmed int // records that a live source has trimmed, because nobody needs them
-	Pulled  int // segments of a live source that it has lost, although somebody needs them
-	Outages int // of a live source
-	Gone    int // how often a cut was compared with what is deleted
-	Taken   int // ranks whose rows somebody took back
-	Reached int // how many of the seed's troubles came
-	Size    int // how often the input that was drawn first
+	Slots   int // restores from such a checkpoint
+	Fetched int // replicas that a rank fetched from another node
+	Sealed  int // segments of a live source whose end a master learned before the next segment
+	Trimmed int // records that a live source trimmed because they were not needed
+	Pulled  int // needed segments that a live source has lost
+	Outages int // outages of live sources
+	Gone    int // how often a cut was compared with the deleted records
+	Taken   int // ranks whose rows were taken back
+	Reached int // troubles of the seed that came
+	Size    int // the input is so many times the one that was drawn first
 	End     Time
 }
 
 // Story is a seed, perhaps without some of its troubles.
 type Story struct {
 	Seed    uint64
-	Without []int // by their place in Troubles
-	Size    int   // of the input; 0: as the seed with all its troubles needs
+	Without []int // indexes in Troubles
+	Size    int   // factor of the input; 0: what the seed needs with all its troubles
 }
 
-// leastEvents is how much has to happen in a seed. One whose job is over before is
-// played again with twice the input, as often as it takes.
+// leastEvents is how much must happen in a seed. If the job is over before, the seed is played again with
+// twice the input, as often as needed.
 const (
 	leastEvents = 500
 	largest     = 64
 )
 
-// stopped is how a failed run ends.
+// stopped is the panic that ends a failed run.
 type stopped struct{}
 
 func (w *World) fail(format string, args ...any) {
@@ -119,7 +119,7 @@ func (w *World) fail(format string, args ...any) {
 	panic(stopped{})
 }
 
-// Run plays one seed. trace, if not nil, is told all that happens.
+// Run plays one seed. It writes all that happens to trace, if that is not nil.
 func Run(seed uint64, trace io.Writer) Result { return Story{Seed: seed}.Run(trace) }
 
 // Run plays the story.
@@ -131,7 +131,7 @@ func (s Story) Run(trace io.Writer) (r Result) {
 	for r = all.play(nil); r.Failed == "" && r.Events < leastEvents; r = all.play(nil) {
 		if all.Size *= 2; all.Size > largest {
 			r = Story{s.Seed, s.Without, largest}.play(trace)
-			if r.Failed == "" && r.Old == 0 { // else most of any input is too old before it is read
+			if r.Failed == "" && r.Old == 0 { // otherwise most records of any input are too old before they are read
 				r.Failed = fmt.Sprintf("only %d events happen", r.Events)
 			}
 			return r
@@ -143,7 +143,7 @@ func (s Story) Run(trace io.Writer) (r Result) {
 	return s.play(trace)
 }
 
-// newWorld is the world of a story before anything has begun.
+// newWorld is the world of a story before it begins.
 func newWorld(s Story) *World {
 	return &World{dice: newDice(s.Seed, 0), story: s,
 		disk: &disk{data: map[string][]byte{}}, texts: map[*cut.Cut][]byte{}, cuts: map[string]*cut.Cut{}}
@@ -174,7 +174,7 @@ func (w *World) begin() {
 	for _, d := range w.plan.datasets {
 		passes = max(passes, d.opt.Passes)
 	}
-	for i := range w.plan.datasets { // one number for all: records count alike
+	for i := range w.plan.datasets { // all datasets have the same number of passes, because records count alike
 		w.plan.datasets[i].opt.Passes = passes
 	}
 	w.input.datasets = w.plan.datasets
@@ -203,15 +203,15 @@ func (w *World) begin() {
 	w.startLogs()
 }
 
-// run until every rank has ended with success, or it takes too long.
+// run runs until every rank has ended with success, or until it takes too long.
 func (w *World) run() {
 	for !w.over() {
 		do, ok := w.next()
 		if !ok {
-			w.fail("nothing will ever happen any more, and the job has not ended")
+			w.fail("no event is planned any more, and the job has not ended")
 		}
 		if w.events > 400_000 {
-			w.fail("too much happens, and none of it ends the job: %s", w.state())
+			w.fail("there were too many events, and the job has not ended: %s", w.state())
 		}
 		if w.calm > 0 && w.now > w.calm+w.patience() {
 			w.fail("the job has not ended %v after the last trouble: %s", span(w.now-w.calm), w.state())
@@ -222,8 +222,8 @@ func (w *World) run() {
 	w.books.close()
 }
 
-// settleDown: what is on its way arrives, and the master keeps nothing it does
-// not need.
+// settleDown lets everything arrive that is on its way. Then the master must keep nothing that it does not
+// need.
 func (w *World) settleDown() {
 	if w.calm == 0 {
 		w.calm = w.now

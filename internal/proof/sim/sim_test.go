@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// seeds from HEADRACE_SEED on, or from 1.
+// firstSeed is HEADRACE_SEED, or 1.
 func firstSeed(t *testing.T) uint64 {
 	if s := os.Getenv("HEADRACE_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -25,12 +25,11 @@ func firstSeed(t *testing.T) uint64 {
 	return 1
 }
 
-// wholeJobs is how many seeds the tests play; `make test-sim` goes on after them.
+// wholeJobs is how many seeds the test plays. `make test-sim` goes on after them.
 const wholeJobs = 200
 
-// Guarantees 1 to 6 and 9, as far as the two cores keep them. A simulation in which
-// little happens proves little, so the seeds from 1 on, which are always the same,
-// have to reach everything.
+// Guarantees 1 to 6 and 9, as far as the two cores keep them. A simulation in which little happens proves
+// little. So the seeds from 1 on, which are always the same, must reach everything.
 func TestWholeJobsSurviveAnything(t *testing.T) {
 	var sum Result
 	first := firstSeed(t)
@@ -47,7 +46,7 @@ func TestWholeJobsSurviveAnything(t *testing.T) {
 	if first == 1 && (sum.Events < 500*n || sum.Crashes < 5*n || sum.Yields < 100*n || sum.Repeats == 0 || sum.Steals < n || sum.Expired == 0 ||
 		sum.Cuts < 5*n || sum.Bound < 2*n || sum.Back < n/5 || sum.Exact < n/4 || sum.Lost < 2*n || sum.Gone < 2*n || sum.Taken < n/20 || sum.Old == 0 || sum.Deaths < n/2 || sum.Crossed == 0 || sum.Memory < n || sum.Slots < n/20 || sum.Fetched == 0 ||
 		sum.Sealed < n/5 || sum.Trimmed < n/5 || sum.Pulled == 0 || sum.Outages == 0) {
-		t.Errorf("too little happens in %d seeds: %+v", n, sum)
+		t.Errorf("in %d seeds something that must happen never happened: %+v", n, sum)
 	}
 	t.Logf("%d seeds: %+v", n, sum)
 }
@@ -79,17 +78,17 @@ func (r *Result) add(x Result) {
 	r.Outages += x.Outages
 }
 
-// A job that is over too soon is played again with more to read, or the seed fails.
+// A job that is over too soon is played again with more input, or its seed fails.
 func TestASeedInWhichTooLittleHappensIsNone(t *testing.T) {
 	for seed := uint64(1); seed <= 200; seed++ {
 		if once := (Story{Seed: seed, Size: 1}).Run(nil); once.Failed == "" && once.Events < leastEvents {
 			if r := Run(seed, nil); r.Events < leastEvents || r.Size < 2 || r.Failed != "" {
-				t.Errorf("seed %d: %+v, and then %+v", seed, once, r)
+				t.Errorf("seed %d: %+v alone, and then %+v", seed, once, r)
 			}
 			return
 		}
 	}
-	t.Error("no seed needed more input than it drew")
+	t.Error("no seed needed more input than it drew, so this test has shown nothing")
 }
 
 func TestASeedAlwaysGoesTheSameWay(t *testing.T) {

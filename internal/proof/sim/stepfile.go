@@ -8,12 +8,12 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// The step files of a node (agent/feed/stepfiles.go): what a trainer of a shared model has
-// received and stepped is there as long as its node, whoever is killed.
+// The step files of a node (agent/feed/stepfiles.go): they say what a trainer of a shared model has received and
+// stepped. They exist as long as the node, whatever process is killed.
 
 const lookEvery = 200 * millisecond
 
-// takeStepFiles asserts what trainers had that ended before they came to this agent.
+// takeStepFiles asserts what trainers had that ended before they joined this agent.
 func (a *agent) takeStepFiles() {
 	n := a.node
 	if a.w.plan.model != shared {
@@ -49,7 +49,7 @@ func (a *agent) takeProcess(t *trainer) {
 	a.do(&hold.Gone{Worker: number, Reason: pb.Leave_EXITED, Ended: true})
 }
 
-// rest says the steps of an ended process that it did not send.
+// rest reports the steps of an ended process that it had not sent itself.
 func (a *agent) rest(s *seat) {
 	t := s.t
 	if a.w.plan.model != shared || t.noFile || !t.opened {

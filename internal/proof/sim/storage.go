@@ -7,36 +7,36 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// storage is the folder of checkpoints, which every node sees. It promises what a
-// file system does: a rename is there as a whole, and what was not synced may be
-// gone when the node that wrote it loses its power.
+// storage is the folder of checkpoints, which every node sees. It promises what a file system promises: a
+// rename happens as a whole, and data that was not synced may be lost when the node that wrote it loses
+// power.
 type storage struct {
 	w      *World
 	files  []*file
-	all    []*manifest       // as they are, in the order in which they appeared
-	models map[uint64]*model // of each cut that was ever saved, what was in the model
+	all    []*manifest       // in the order in which they appeared
+	models map[uint64]*model // by cut that was ever saved: the model
 }
 
 // file is one name in a checkpoint's folder.
 type file struct {
 	folder string
-	node   *node // which wrote or removed it last
+	node   *node // the node that wrote or removed it last
 	data   bool  // its bytes are synced
-	entry  bool  // its folder is, since it came or went
+	entry  bool  // its folder is synced since it was created or removed
 	gone   bool
 	bad    bool // it does not verify
 	share  *share
 }
 
-// share is what one rank of a sharded save says it has written.
+// share is what one rank of a sharded save says that it has written.
 type share struct {
 	rank uint32
 	cut  uint64
 	of   *model
 }
 
-// manifest is a checkpoint: the model, and the cut that is said to be in it. A
-// framework's own file is one too, with no path: nobody but the framework looks.
+// manifest is a checkpoint: the model, and the cut that should be in it. A framework's own file is one too,
+// without a path: only the framework looks at it.
 type manifest struct {
 	path    string
 	cut     *cut.Cut
@@ -46,7 +46,7 @@ type manifest struct {
 	carried bool
 	pinned  bool
 	leaves  bool // it is about to be removed
-	memory  bool // it lies in the memory of a node
+	memory  bool // it is in the memory of a node
 }
 
 // create makes a file appear in the page cache of a node.
@@ -56,7 +56,7 @@ func (s *storage) create(folder string, n *node) *file {
 	return f
 }
 
-// sync is fsync of a folder: what came into it, or went, stays so.
+// sync is fsync of a folder: files created or removed in it stay so.
 func (s *storage) sync(folder string) {
 	for _, f := range s.files {
 		if f.folder == folder {
@@ -68,7 +68,7 @@ func (s *storage) sync(folder string) {
 
 func (s *storage) remove(f *file, n *node) { f.gone, f.entry, f.node = true, false, n }
 
-// powerLoss: a node forgets what it has not synced, or a part of it.
+// powerLoss makes a node forget what it has not synced, or a part of that.
 func (s *storage) powerLoss(n *node) {
 	for _, f := range s.files {
 		if f.node != n {
@@ -80,13 +80,13 @@ func (s *storage) powerLoss(n *node) {
 		if !f.entry && s.w.oneIn(2) {
 			f.gone = !f.gone
 		}
-		f.data, f.entry = true, true // what is left is on the disk
+		f.data, f.entry = true, true // the rest is on the disk
 	}
 }
 
 func (m *manifest) there() bool { return !m.self.gone && !m.self.bad }
 
-// verifies: all that the manifest names is as it says.
+// verifies reports whether everything that the manifest names is as it says.
 func (m *manifest) verifies() bool {
 	return m.there() && !slices.ContainsFunc(m.needs, func(f *file) bool { return f.gone || f.bad })
 }
@@ -94,7 +94,7 @@ func (m *manifest) verifies() bool {
 // appear puts a manifest into its folder, by a rename.
 func (s *storage) appear(m *manifest, n *node) {
 	m.self = s.create(m.path, n)
-	m.self.data = true // as a temporary file it was synced
+	m.self.data = true // it was synced as a temporary file
 	s.all = append(s.all, m)
 	s.models[uint64(m.cut.ID)] = m.model
 }
@@ -108,8 +108,8 @@ func (s *storage) find(path string, cut uint64) *manifest {
 	return nil
 }
 
-// bound finds what counts as bound: what was damaged since was there, and so was a
-// framework's file that somebody has loaded.
+// bound finds a checkpoint that counts as bound. It may be damaged since. It may be a framework's file that
+// was loaded.
 func (s *storage) bound(path string, cut uint64) *manifest {
 	for _, m := range s.all {
 		if uint64(m.cut.ID) == cut && (m.carried || m.path == path && !m.self.gone) {
@@ -119,7 +119,7 @@ func (s *storage) bound(path string, cut uint64) *manifest {
 	return nil
 }
 
-// some one of those that are wanted; nil: there is none.
+// some gives a random checkpoint that is wanted; nil: there is none.
 func (s *storage) some(wanted func(*manifest) bool) *manifest {
 	var all []*manifest
 	for _, m := range s.all {
@@ -133,8 +133,8 @@ func (s *storage) some(wanted func(*manifest) bool) *manifest {
 	return pick(s.w.dice, all)
 }
 
-// witness is the newest of all, which a private rank offers that has none: it tells a
-// master that has lost its disk of the job's past. nil if it is the rank's own.
+// witness is the newest checkpoint of all ranks. A private rank without one offers it, to tell a master
+// that has lost its disk about the job's past. nil: there is none, or it is the rank's own.
 func (s *storage) witness(rank int64) (best *manifest) {
 	for _, m := range s.all {
 		if !m.carried && m.there() && (best == nil || m.cut.Order >= best.cut.Order) {
@@ -156,8 +156,8 @@ func (s *storage) ofCut(cut uint64) *manifest {
 	return nil
 }
 
-// newest is the newest one of a rank, or of the group, that verifies and has not
-// failed before; those that do not verify are failed.
+// newest is the newest checkpoint of a rank, or of the group, that verifies and is not in failed. Those that
+// do not verify are added to failed.
 func (s *storage) newest(rank int64, failed *[]uint64) (best *manifest) {
 	for _, m := range s.all {
 		if int64(m.cut.Rank) != rank || m.carried || !m.there() || slices.Contains(*failed, uint64(m.cut.ID)) {
@@ -174,7 +174,7 @@ func (s *storage) newest(rank int64, failed *[]uint64) (best *manifest) {
 	return best
 }
 
-// carried is the framework's newest file of a rank, or the group, that it can read.
+// carried is the newest framework's file of a rank, or of the group, that it can read.
 func (s *storage) carried(rank int64, failed []uint64) *manifest {
 	for _, m := range slices.Backward(s.all) {
 		if int64(m.cut.Rank) == rank && m.carried && m.verifies() && !slices.Contains(failed, uint64(m.cut.ID)) {
@@ -184,8 +184,8 @@ func (s *storage) carried(rank int64, failed []uint64) *manifest {
 	return nil
 }
 
-// order is the highest of those that a rank, or the group, finds: what a master freezes
-// that has lost its disk has to be newer.
+// order is the highest order of the checkpoints that a rank, or the group, finds. A master that has lost its
+// disk must freeze cuts with a higher order.
 func (s *storage) order(rank int64) (highest uint64) {
 	for _, m := range s.all {
 		if !m.carried && m.there() && (int64(m.cut.Rank) == rank || !s.w.plan.apart) {
@@ -195,7 +195,7 @@ func (s *storage) order(rank int64) (highest uint64) {
 	return highest
 }
 
-// look finds it once, as a Checkpointer does; what it freezes itself it knows.
+// look finds it once, as a Checkpointer does. It knows the cuts that it freezes itself.
 func (t *trainer) look() uint64 {
 	if !t.looked {
 		t.looked = true
@@ -204,9 +204,9 @@ func (t *trainer) look() uint64 {
 	return t.order
 }
 
-// removable are the checkpoints of a rank that may go: the keep newest stay, and
-// pinned ones, and the one that was just written. One before another with the same
-// or a lower step is of a past that the job went back behind.
+// removable lists the checkpoints of a rank that may be removed. The `keep` newest, pinned ones and the one
+// just written stay. A checkpoint whose step is not below the step of a later one does not count as one of
+// the newest: the job went back behind it.
 func (s *storage) removable(rank int64, keep int, newest *manifest) (old []*manifest) {
 	var found []*manifest
 	for _, m := range slices.Backward(s.all) {

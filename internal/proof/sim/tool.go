@@ -7,16 +7,15 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// request is one call of a tool's, gRPC's unary kind: it may be lost on its way, or
-// its answer may, or the master ends in between. Whoever asks cannot know which,
-// and says the same again, to whoever is master by then.
+// request is one call of a tool, a unary call of gRPC. The call or its answer may be lost, or the master may
+// end in between. The tool cannot know which, so it repeats the call, to whatever process is master then.
 type request struct {
 	w    *World
 	what string
 	do   func(*master)
-	done func() // what follows when it was answered; may be nil
+	done func() // called after the answer; may be nil
 	over bool
-	left int // times that it is said
+	left int // how often it is still sent
 }
 
 func (w *World) request(what string, do func(*master), done func()) {
@@ -48,10 +47,10 @@ func (r *request) arrive() {
 			if w.calm > 0 {
 				return
 			}
-			m.lenient = true // what has changed since it was said first is refused
+			m.lenient = true // it may be refused because of what changed since it was first sent
 			r.do(m)
 			m.lenient = false
-			m.cur.events++ // also one that changed nothing is answered behind what came before it
+			m.cur.events++ // a call that changed nothing is answered after earlier events too
 			m.cur.calls = append(m.cur.calls, func() {
 				if lost {
 					w.tracef("a tool", "gets no answer: %s", r.what)
@@ -74,8 +73,7 @@ func (r *request) answered() {
 	}
 }
 
-// bindByTool tells the master of a checkpoint that is there, as a script may that
-// watches the folder.
+// bindByTool tells the master of a checkpoint on storage, as a script may do that watches the folder.
 func (w *World) bindByTool() {
 	k := w.storage.some(func(k *manifest) bool { return !k.carried && !k.leaves && k.verifies() })
 	if k == nil {
@@ -89,14 +87,14 @@ func (w *World) bindByTool() {
 	}, nil)
 }
 
-// removeByTool is headrace ckpt rm: forgotten by the master, then the manifest goes,
-// then the data. The newest of each rank stays, and what is pinned.
+// removeByTool is `headrace ckpt rm`: the master drops the cut, then the manifest goes, then the data. Pinned
+// checkpoints and the newest one of each rank stay.
 func (w *World) removeByTool() {
 	k := w.storage.some(func(k *manifest) bool { return !k.carried && k.there() })
 	if k == nil {
 		return
 	}
-	// What happens between its look and its call is not judged.
+	// Changes between its look and its call are not judged.
 	stays := func(m *master) bool {
 		var failed []uint64
 		newest := w.storage.newest(int64(k.cut.Rank), &failed)
@@ -127,9 +125,8 @@ func (w *World) removeByTool() {
 	})
 }
 
-// dropFrozen forgets a cut that was frozen and that nobody has bound: its save has
-// failed, as far as somebody knows. What happens between the look and the call is not
-// judged: headrace ckpt rm lets what is bound stay.
+// dropFrozen drops a cut that is frozen and not bound, as if its save had failed. Changes between the
+// look and the call are not judged: `headrace ckpt rm` leaves bound checkpoints alone.
 func (w *World) dropFrozen() {
 	m := w.master
 	if m == nil || !m.alive {
@@ -148,9 +145,9 @@ func (w *World) dropFrozen() {
 	}
 }
 
-// reclaimByTool is headrace reclaim: what the process of a rank holds is taken back, without
-// its help. It is about the process that the tool saw when it asked first. A rewind of
-// that rank, or the end of its group, is what the others see of it.
+// reclaimByTool is `headrace reclaim`: it takes back what the process of a rank holds, without its help. It is
+// about the process that the tool saw first. The other processes see a rewind of that rank, or the end of its
+// group.
 func (w *World) reclaimByTool() {
 	rank := uint32(w.of(0, w.plan.ranks-1))
 	e := &shardsvc.Reclaim{Rank: rank}
@@ -160,7 +157,7 @@ func (w *World) reclaimByTool() {
 			return
 		}
 		if w.plan.model == shared {
-			w.fail("rank %d of a shared model may be taken back while it runs", rank)
+			w.fail("rank %d of a shared model could be reclaimed while it runs", rank)
 		}
 		e.Incarnation = plan.Incarnation
 		m.step(e)
@@ -169,7 +166,7 @@ func (w *World) reclaimByTool() {
 			w.slots[rank].rewound = w.now
 		}
 		if again := m.core.PlanReclaim(e); again.Refused == "" {
-			w.fail("rank %d was taken back, and still holds %d leases", rank, again.Leases)
+			w.fail("rank %d was reclaimed, and still holds %d leases", rank, again.Leases)
 		}
 	}, nil)
 }
@@ -189,7 +186,7 @@ func (w *World) pause() {
 	w.at(w.now+w.time(100*millisecond, 3*second), func() { w.pausing = false })
 }
 
-// apply says the specs of all datasets again, as a script does that is run twice.
+// apply applies the specs of all datasets again, as a script does that is run twice.
 func (w *World) apply() {
 	w.request("apply", func(m *master) {
 		for i := range w.plan.datasets {

@@ -22,43 +22,43 @@ type trainer struct {
 	born  Time
 
 	l          *link
-	agent      *agent // at the other end of l, or last there
+	agent      *agent // at the other end of l; or the last one there
 	welcomed   bool
 	generation uint32
 	streams    []*reader
 	outbox     []step
-	lingers    bool // what is in it leaves soon
+	lingers    bool // the messages in outbox leave soon
 
 	watchdog
 	said Time // when HELLO was sent
 
 	step       int64
-	model      *model // in the other kinds than shared: its own, or the group's
-	base       *model // what it has gone back to
-	ready      bool   // it has gone back to where it begins
-	late       bool   // shared: it goes back to where the model began, that others train
-	before     int    // shared: the backs of its world when it began to go back
-	opened     bool   // its streams are
+	model      *model // not for shared: its own model, or the group's
+	base       *model // the model to which it has gone back
+	ready      bool   // it has restored, or begins from the start
+	late       bool   // shared: it restores the checkpoint with which the present model began, while others train
+	before     int    // shared: the value of backs when it began to restore
+	opened     bool   // its streams are open
 	saving     bool
-	looked     bool     // at the checkpoints that lie there
+	looked     bool     // it has looked at the checkpoints
 	canRead    []uint64 // cuts that it has said it can read from memory
-	order      uint64   // the highest of those and of its own cuts
+	order      uint64   // the highest order of those and of its own cuts
 	calls      uint64
-	asks       []*call // open
+	asks       []*call // open calls
 	busy       bool    // computing, or in the barrier
 	fenced     bool
-	crashed    bool // a record has ended it, or it has aborted
-	noFile     bool // what it has stepped lies nowhere any more
+	crashed    bool // a record has crashed it, or it has aborted
+	noFile     bool // its step file is gone
 	died       Time
-	lag        Time   // the longest that the Hello of a session which named it was on its way and waited at the master
-	lost       Time   // a master has given it up; 0: none has
-	silence    Time   // for how long that master had not heard of it then
-	untold     string // the agent that could have told what it had stepped by then
+	lag        Time   // the longest time that a Hello which named it was on its way and waited at the master
+	lost       Time   // when a master gave it up; 0: it did not
+	silence    Time   // how long that master had not heard of it then
+	untold     string // the agent that could have reported its steps by then
 	finished   bool   // it ends with success
 	ending     Time   // when its agent began to end it
-	givenUp    bool   // by the master, after it was let in
+	givenUp    bool   // by the master, after it had been let in
 	pace       Time   // of one batch
-	paused     uint64 // cut of the pause that is on
+	paused     uint64 // the cut of the present pause
 	saidPaused bool
 	idles      bool
 }
@@ -66,12 +66,12 @@ type trainer struct {
 // reader is the trainer's side of one stream.
 type reader struct {
 	number, dataset       uint32
-	virtual               uint32 // bit_exact: whose batches, from 1
+	virtual               uint32 // bit_exact: the virtual rank, counted from 1
 	rows                  int
-	batches               []*batchInHand // received, not acked
+	batches               []*batchInHand // received and not acked
 	received              uint32
 	yielded               uint32
-	step                  int64  // the last that was said of it
+	step                  int64  // the last step reported of it
 	stepped, acked, asked uint32 // asked: credits given so far
 	ended                 bool
 	rounding
@@ -105,7 +105,7 @@ func (w *World) startTrainer(s *slot, g *group, rank uint32, n *node) *trainer {
 	return t
 }
 
-// connect says HELLO to the agent on this node's socket, with all that it holds.
+// connect says HELLO to the agent on its node's socket, with all that it holds.
 func (t *trainer) connect() {
 	w, a := t.w, t.node.agent
 	if t.l != nil || t.fenced {
@@ -131,7 +131,7 @@ func (t *trainer) connect() {
 		}
 	}
 	h := hello{t: t, join: &pb.Join{Rank: t.rank, Incarnation: t.inc, WorldSize: uint32(w.worldOf(t)), Generation: t.generation, Resume: t.resumesFrom(), MadeAt: t.node.clock(t.born)}}
-	t.outbox = nil // it follows from what is resumed
+	t.outbox = nil // its content follows from the resumed streams
 	if t.generation != 0 && t.opened {
 		for _, r := range t.streams {
 			e := r.resume()
@@ -158,9 +158,9 @@ func (t *trainer) take(msg any) {
 		first := t.generation == 0
 		t.welcomed, t.generation = true, m.j.Generation
 		if first && w.plan.model == shared {
-			t.step = m.j.LastStep // of the one before it, whose model it goes on with
+			t.step = m.j.LastStep // the step of its predecessor, whose model it continues
 		}
-		t.paused = 0 // it is told anew, should it be
+		t.paused = 0 // if there is a pause, it is told again
 		t.watchdog = newWatchdog(w, t.said)
 		w.tracef(t.name, "is in: generation %d epoch %d, %d units pending again", m.j.Generation, m.j.Epoch, m.j.PendingAgain)
 		for _, r := range m.j.Resumed {
@@ -227,7 +227,7 @@ func (t *trainer) take(msg any) {
 	}
 }
 
-// resumesFrom is what init() says.
+// resumesFrom is the value of resume in init().
 func (t *trainer) resumesFrom() pb.Join_Resume {
 	if t.ready || t.late || t.inc%4 == 0 {
 		return pb.Join_DEFAULT
@@ -237,7 +237,7 @@ func (t *trainer) resumesFrom() pb.Join_Resume {
 
 func (t *trainer) openStreams() {
 	if t.l == nil || !t.welcomed {
-		return // WELCOME comes here again
+		return // WELCOME calls this again
 	}
 	t.opened = true
 	for _, r := range t.streams {
@@ -247,7 +247,7 @@ func (t *trainer) openStreams() {
 	}
 }
 
-// credits keeps a window of batches on its way.
+// credits keeps a window of batches on the way.
 func (t *trainer) credits(r *reader) {
 	if n := int(r.yielded) + t.w.plan.window - int(r.asked); n > 0 && t.l != nil && t.welcomed {
 		r.asked += uint32(n)
@@ -255,7 +255,7 @@ func (t *trainer) credits(r *reader) {
 	}
 }
 
-// fence: it is not of the group any more, and its process ends.
+// fence: it does not belong to the group any more, and its process ends.
 func (t *trainer) fence(why string) {
 	if t.fenced {
 		return
@@ -265,7 +265,7 @@ func (t *trainer) fence(why string) {
 	t.after(t.w.time(0, 50*millisecond), func() { t.kill("it was fenced") })
 }
 
-// work is the main thread: the next batches, or the end.
+// work is the main thread: it takes the next batches, or ends.
 func (t *trainer) work() {
 	w := t.w
 	if t.busy || t.fenced || t.finished || t.generation == 0 || !t.opened {
@@ -311,7 +311,7 @@ func (t *trainer) work() {
 	case t.group != nil:
 		t.busy = true
 		t.after(w.time(50*millisecond, 300*millisecond), func() {
-			// Nothing came: an idle rank takes part all the same.
+			// No batch came: an idle rank takes part in the step all the same.
 			for _, r := range t.streams {
 				if r.received > r.yielded {
 					t.busy = false
@@ -331,7 +331,7 @@ func (t *trainer) work() {
 	}
 }
 
-// computed: k batches of r are used up.
+// computed: k batches of r are computed.
 func (t *trainer) computed(r *reader, k uint32) {
 	if t.crashes(r, k) {
 		return
@@ -363,7 +363,7 @@ func (t *trainer) into(r *reader, k uint32) {
 	}
 }
 
-// stepped says so.
+// stepped reports the step.
 func (t *trainer) stepped(r *reader, k uint32, s int64) {
 	t.step = s
 	for range k {
@@ -388,7 +388,7 @@ func (t *trainer) stepped(r *reader, k uint32, s int64) {
 		return
 	}
 	t.lingers = true
-	linger := millisecond // steps that come thick gather in the client
+	linger := millisecond // the client gathers steps that come fast
 	if t.w.plan.model != shared {
 		linger = t.w.time(0, 50*millisecond)
 	}
@@ -404,7 +404,7 @@ func (t *trainer) flush() {
 		t.l.send(0, s)
 	}
 	t.outbox = t.outbox[:0]
-	for _, k := range t.asks { // behind the steps before them
+	for _, k := range t.asks { // after the steps before them
 		if k.said != t.l {
 			k.said = t.l
 			t.l.send(0, k.msg)
@@ -412,12 +412,11 @@ func (t *trainer) flush() {
 	}
 }
 
-// finish: all streams are at their end. The process leaves when all it stepped
-// is durable.
+// finish: all streams are at their end. The process leaves when all its steps are durable.
 func (t *trainer) finish() {
 	for _, r := range t.streams {
 		if r.acked < r.stepped || t.l == nil || !t.welcomed {
-			return // ACKED, or WELCOME, comes here again
+			return // ACKED or WELCOME calls this again
 		}
 	}
 	if t.saving && t.w.plan.drops { // the last checkpoint

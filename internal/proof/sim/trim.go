@@ -6,13 +6,13 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// In half of the seeds whose input is pushed, the master deletes chunks below the retain mark, and
-// then has their segments trimmed: a run of them becomes one, and it begins at a negative offset.
-// Between the two, anything may happen. Judged: only what is deleted is trimmed, no segment changes
-// its number, and every position that the core names still means the same records.
+// In half of the seeds with pushed input, the master deletes chunks below the retain mark. Then it has their
+// segments trimmed: a run of them becomes one segment that begins at a negative offset. Anything may
+// happen between the two. Judged here: only deleted chunks are trimmed, no segment changes its number, and
+// every position that the core names still means the same records.
 
-// clean trims what was deleted before, and deletes chunks that nothing needs any more once that is
-// durable.
+// clean trims segments whose chunks were deleted before. It deletes chunks that are not needed any more, once
+// that is durable.
 func (m *master) clean() {
 	w := m.w
 	if len(w.pushes) == 0 || w.story.Seed%2 == 0 || !m.disk.mine(m) {
@@ -34,11 +34,11 @@ func (m *master) clean() {
 	}
 }
 
-// cleanPartition keeps what begins at a place or after it.
+// cleanPartition keeps what begins at `from` or later.
 func (m *master) cleanPartition(no shardsvc.PartitionNo, p *part, from cut.Place) {
 	w := m.w
 	var needless []*segment
-	gone, trims := int64(0), false // up to where the chunks are deleted; some of them are not trimmed
+	gone, trims := int64(0), false // chunks are deleted up to gone; some may not be trimmed yet
 	for _, g := range m.core.Segments(no, -1, 0) {
 		s := p.segment(g.ID)
 		if before(from, cut.Place{Segment: g.ID, Offset: g.End}) {
@@ -64,8 +64,8 @@ func (m *master) cleanPartition(no shardsvc.PartitionNo, p *part, from cut.Place
 	}
 }
 
-// unfold says where an offset of a segment lies. A trimmed segment begins before 0: there are the
-// records of the segments that were folded into it.
+// unfold gives the place of an offset in the pushed segments. A trimmed segment begins before 0: there are
+// the records of the segments that were folded into it.
 func (p *part) unfold(segment, offset int64) cut.Place {
 	for offset < 0 && place(segment) > 0 {
 		segment--
@@ -74,7 +74,7 @@ func (p *part) unfold(segment, offset int64) cut.Place {
 	return cut.Place{Segment: segment, Offset: offset}
 }
 
-// unfolded are the pieces of a range of a segment, in segments as they were pushed.
+// unfolded gives the pieces of a range of a segment, in segments as they were pushed.
 func (p *part) unfolded(segment, start, end int64) (pieces []sources.Range) {
 	for at := p.unfold(segment, start); ; at = (cut.Place{Segment: at.Segment + 1}) {
 		if at.Segment == segment {

@@ -10,18 +10,17 @@ import (
 type trouble struct {
 	name string
 	do   func(w *World)
-	rare bool // in few seeds: it breaks little by itself, and would crowd out the others
+	rare bool // in few seeds: it breaks little by itself, and would leave less room for others
 }
 
-// Trouble is one that comes.
+// Trouble is one trouble that comes.
 type Trouble struct {
 	At   Time
 	Name string
 	do   func(w *World)
 }
 
-// draw plans all troubles beforehand, from dice of their own: a story without one
-// of them has the same others.
+// draw plans all troubles beforehand, from dice of their own: leaving out one does not change the others.
 func (p *plan) draw(d dice) {
 	if len(p.kinds) == 0 {
 		return
@@ -32,7 +31,7 @@ func (p *plan) draw(d dice) {
 	}
 }
 
-// Troubles of a seed, in order.
+// Troubles lists the troubles of a seed, in order.
 func Troubles(seed uint64) []Trouble {
 	w := &World{dice: newDice(seed, 0), story: Story{Seed: seed}}
 	w.draw()
@@ -65,7 +64,7 @@ const (
 	endsUnheard = "a trainer ends while agent and master are away"
 )
 
-// reclaimed is in one seed of five, without dice: the other draws of a seed stay as they were.
+// reclaimed comes in one seed of five. It uses no dice, so that the seed's other draws do not change.
 var reclaimed = trouble{name: "somebody takes back what a rank holds", do: func(w *World) { w.reclaimByTool() }}
 
 var troubles = []trouble{
@@ -94,7 +93,7 @@ var troubles = []trouble{
 		clear(w.books.out)
 		w.beginsAnew()
 		if w.oneIn(4) {
-			w.lives++ // the next master numbers segments anew
+			w.lives++ // the next master numbers segments again
 		}
 		if w.plan.model == shared {
 			w.modelLost()
@@ -169,12 +168,12 @@ var troubles = []trouble{
 	}, false},
 }
 
-// theme is some troubles that belong together: what one begins another may break. In
-// seeds that draw from all of them three in a row of few kinds are rare.
+// theme is a set of troubles that belong together: one may break what another begins. In seeds that draw from
+// all kinds, three of the same set in a row are rare.
 type theme struct {
 	kinds []string
-	saves bool // checkpoints are what it is about
-	peace Time // in TTLs, at most, between two of them; 0: as the seed says
+	saves bool // it is about checkpoints
+	peace Time // longest time between two of them, in TTLs; 0: as the seed says
 }
 
 var themes = []theme{
@@ -184,16 +183,16 @@ var themes = []theme{
 	{kinds: []string{"the master is deposed", oneNode, "another process for a rank"}, peace: 6},
 }
 
-// outOfOrder: of two processes of a rank the one that was made first is heard last, as its
-// agent stood still or its node was cut off.
+// outOfOrder: of two processes of a rank, the one that was made first is heard last, because its agent stood
+// still or its node was cut off.
 var outOfOrder = theme{kinds: []string{"an agent stands still", "a node is cut off", "another process for a rank"}, peace: 1}
 
-// allAway: a trainer, its agent and the master are away at once, and the next agent claims the
-// trainer's leases from a step file, by tokens that a master before this one gave.
+// allAway: a trainer, its agent and the master are away at the same time. The next agent claims the trainer's
+// leases from a step file, with tokens of an earlier master.
 var allAway = theme{kinds: []string{"the master is killed", "an agent is killed", "a trainer is killed", endsUnheard, endsUnheard}}
 
-// endUnheard: a trainer ends while neither its agent nor the master is there, shortly
-// after the master has come back. Order and gaps are the dice's.
+// endUnheard: a trainer ends while neither its agent nor the master runs, or shortly after the master has come
+// back. The dice decide order and gaps.
 func (w *World) endUnheard() {
 	t := w.someTrainer()
 	if t == nil {
@@ -216,8 +215,8 @@ func (w *World) endUnheard() {
 	})
 }
 
-// whenHeard calls f once the agents of all nodes that have one talk to the master: it
-// compares processes by their messages.
+// whenHeard calls f once the agents of all nodes that have one are connected to the master, which compares
+// processes by their messages.
 func (w *World) whenHeard(f func()) {
 	w.at(w.now+10*millisecond, func() {
 		talk := w.master != nil && w.master.alive && !slices.ContainsFunc(w.nodes, func(n *node) bool {
@@ -293,8 +292,8 @@ func (w *World) killNode(n *node) {
 	w.storage.powerLoss(n)
 }
 
-// cutOff is a partition between a node and the master. Either its connection
-// outlives it, or the ends give up, each at its own time.
+// cutOff separates a node from the master. Either the connection survives it, or each end gives up at its own
+// time.
 func (w *World) cutOff(n *node, d Time) {
 	w.tracef(n.name, "cut off for %v", span(d))
 	n.cut = max(n.cut, w.now+d)
@@ -314,7 +313,7 @@ func (w *World) cutOff(n *node, d Time) {
 	}
 }
 
-// rival starts another process for a rank, while the first may live.
+// rival starts another process for a rank, while the first may still run.
 func (w *World) rival() {
 	if w.plan.model == replicated {
 		w.rivalGroup()
@@ -333,7 +332,7 @@ func (w *World) rivalOf(s *slot) {
 	w.standsAtTheDoor(s.cur, func() { w.rivalOf(s) })
 }
 
-// rivalGroup: the launcher starts a group while the old one is there.
+// rivalGroup: the launcher starts a group while the old one still runs.
 func (w *World) rivalGroup() {
 	g := w.group
 	if g.left > 0 || g.next || w.oneIn(2) {
@@ -347,8 +346,8 @@ func (w *World) rivalGroup() {
 	w.standsAtTheDoor(pick(w.dice, w.group.members), w.rivalGroup)
 }
 
-// standsAtTheDoor: perhaps the agent of a process that was just started stands still, and
-// takes it in when a newer one is long there.
+// standsAtTheDoor: the agent of a process that was just started may stand still, and let it in long after a
+// newer process is there.
 func (w *World) standsAtTheDoor(t *trainer, newer func()) {
 	a := t.node.agent
 	if w.calm > 0 || a == nil || !w.oneIn(2) {

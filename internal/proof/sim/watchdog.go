@@ -1,15 +1,15 @@
 package sim
 
-// watchdog is the client's (connectors/python, _watchdog.py): for how long its
-// process may go on without its agent.
+// watchdog is the client's watchdog (connectors/python, _watchdog.py): it decides how long the process may go
+// on without its agent.
 type watchdog struct {
 	ttl     Time
 	shared  bool
-	heard   Time // SEND time of the newest PING that was answered
-	session Time // and for how long the agent's session was good then
+	heard   Time // SEND time of the newest answered PING
+	session Time // how long the agent's session was good then
 	sent    Time // the newest PING
-	asked   Time // the oldest that was not answered; 0: there is none
-	grace   Time // after a stop of its own it asks once more, and waits until then
+	asked   Time // the oldest unanswered PING; 0: there is none
+	grace   Time // after its own process was stopped it asks once more, and waits until then
 }
 
 func newWatchdog(w *World, heard Time) watchdog {
@@ -19,8 +19,8 @@ func newWatchdog(w *World, heard Time) watchdog {
 	return d
 }
 
-// lateSince: nobody was asked for that long. A session that nothing was wrong with
-// may have seemed to end meanwhile.
+// lateSince: for that time the process asked nothing, because it was stopped. A healthy session may seem to
+// have ended meanwhile.
 func (d *watchdog) lateSince(since, now Time) {
 	if now-since > d.ttl/2 {
 		d.grace = now + min(250*millisecond, d.ttl/20)
@@ -37,12 +37,12 @@ func (d *watchdog) answered(m pong) {
 	}
 }
 
-// trust is until when the agent's session is good at least, as far as we know.
+// trust is the earliest time at which the agent's session may end, as far as we know.
 func (d *watchdog) trust() Time { return d.heard + min(d.ttl-d.ttl/10, d.session) }
 
 func (d *watchdog) deadline() Time { return d.heard + min(d.ttl, d.session) - d.ttl/10 }
 
-// due is when the next PING is: one of them when the session may be over.
+// due is when to send the next PING. One is sent when the session may be over.
 func (d *watchdog) due() Time {
 	due := d.sent + d.ttl/5
 	if trust := d.trust(); d.sent < trust {
@@ -51,7 +51,7 @@ func (d *watchdog) due() Time {
 	return due
 }
 
-// ends is when the process has to end, should nothing more be heard.
+// ends is when the process has to end if it hears nothing more.
 func (d *watchdog) ends(connected bool) Time {
 	if !connected {
 		return d.deadline()
@@ -66,12 +66,12 @@ func (d *watchdog) ends(connected bool) Time {
 	return max(ends, d.grace)
 }
 
-// control is the control thread's turn. It hears what has come before it judges.
+// control is the control thread's turn. It reads the messages that have come before it judges.
 func (t *trainer) control() { t.after(0, t.turn) }
 
 func (t *trainer) turn() {
 	now, connected := t.w.now, t.l != nil && t.welcomed
-	ends := t.heard + 30*second // nobody has let it in
+	ends := t.heard + 30*second // no agent has let it in
 	if t.generation != 0 {
 		ends = t.ends(connected)
 	}
@@ -93,8 +93,7 @@ func (t *trainer) turn() {
 	t.after(max(millisecond, wait), t.control)
 }
 
-// continued after a stop: the watchdog asks once more before it judges, unless
-// there is nobody to ask.
+// continued: after a stop the watchdog asks once more before it judges, if there is an agent to ask.
 func (t *trainer) continued(since Time) {
 	t.lateSince(since, t.w.now)
 	if t.agent != nil && !t.agent.alive && t.generation != 0 && t.w.now > t.deadline() {

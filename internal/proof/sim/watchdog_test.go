@@ -7,8 +7,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// forSharedJobs plays jobs of a shared model without any trouble but what it does to
-// the first node.
+// forSharedJobs plays jobs of a shared model whose only trouble is what `do` does to the first node.
 func forSharedJobs(t *testing.T, name string, do func(w *World, n *node)) {
 	t.Helper()
 	for seed := uint64(1); seed <= 20; seed++ {
@@ -40,9 +39,9 @@ func (w *World) trainersOf(n *node) (all []*trainer) {
 	return all
 }
 
-// A node is cut off, and its agent stands still before, or while, its session ends:
-// whenever that is, its trainers, which compute on and on, have ended when others get
-// what they have in hand (guarantee 6).
+// A node is cut off, and its agent stands still before or while its session ends. At whatever moment that is,
+// its trainers, which compute all the time, have ended when others get the batches in their hands
+// (guarantee 6).
 func TestTrainersEndInTimeWheneverTheirAgentStandsStill(t *testing.T) {
 	ended := 0
 	for part := Time(20); part < 48; part++ { // of a TTL, in fortieths
@@ -58,12 +57,12 @@ func TestTrainersEndInTimeWheneverTheirAgentStandsStill(t *testing.T) {
 		})
 	}
 	if ended < 20 {
-		t.Errorf("%d trainers had to end: too few to say anything", ended)
+		t.Errorf("only %d trainers had to end: too few for this test to show anything", ended)
 	}
 }
 
-// The limit of guarantee 6: a process that was stopped as a whole takes from its socket
-// what others have by now, while its agent stands still.
+// The limit of guarantee 6: a process that was stopped as a whole takes a batch from its socket that others
+// have by now, while its agent stands still.
 func TestWhatLayInTheSocketOfAStoppedTrainerIsNotHeldAgainstIt(t *testing.T) {
 	for part := Time(1); part < 10; part++ {
 		forSharedJobs(t, fmt.Sprintf("stopped after %d00 ms", part), func(w *World, n *node) {
@@ -78,8 +77,8 @@ func TestWhatLayInTheSocketOfAStoppedTrainerIsNotHeldAgainstIt(t *testing.T) {
 	}
 }
 
-// A master that has lost its disk counts epochs from 1; what a rank finds there and does
-// not verify is older than what it saves, and is no reason to remove that.
+// A master that has lost its disk counts epochs from 1. A checkpoint of an earlier life that does not verify
+// is older than what a rank saves now, and is no reason to remove that.
 func TestACheckpointOfALostLifeEndsNoneOfThisOne(t *testing.T) {
 	w := &World{plan: plan{model: replicated}}
 	s := storage{w: w}
@@ -88,6 +87,6 @@ func TestACheckpointOfALostLifeEndsNoneOfThisOne(t *testing.T) {
 		s.all = append(s.all, &manifest{cut: &c, self: &file{}})
 	}
 	if old := s.removable(cut.Group, 2, s.all[2]); len(old) != 1 || old[0].cut.ID != 1 {
-		t.Errorf("%d are removable, and not the one of the lost life alone", len(old))
+		t.Errorf("%d checkpoints are removable, want only the one of the earlier life", len(old))
 	}
 }

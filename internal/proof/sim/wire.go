@@ -8,12 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Agents and masters exchange the bytes that they exchange over gRPC: the master's
-// side is shardsvc/wire, as in shardsvc/serve.
+// Agents and masters exchange the same bytes as over gRPC. The master's side is shardsvc/wire, as in
+// shardsvc/serve.
 
 const jobName = "sim"
 
-// fromMaster is a message as an agent reads it.
+// fromMaster is a message as the agent reads it.
 func (w *World) fromMaster(b []byte) *pb.MasterMessage {
 	m := &pb.MasterMessage{}
 	if err := proto.Unmarshal(b, m); err != nil {
@@ -29,7 +29,7 @@ func (m *master) fromAgent(s shardsvc.Session, b []byte) *wire.Message {
 		m.w.fail("the master cannot read an agent's message: %v", err)
 	}
 	for _, r := range in.Refusals {
-		m.w.fail("the master refuses a call unseen: %s", r.Reply(s).Reason)
+		m.w.fail("the master refuses a call before the core sees it: %s", r.Reply(s).Reason)
 	}
 	in.Event.Session = s
 	return in
@@ -54,7 +54,7 @@ func (o *outbox) add(m *master, r *shardsvc.Reply, pieces []shardsvc.Piece) {
 	}
 }
 
-// bodyOf is a cut's text, which is made once.
+// bodyOf is the encoded cut. It is encoded once.
 func (w *World) bodyOf(c *cut.Cut) []byte {
 	if text, ok := w.texts[c]; ok {
 		return text
@@ -67,8 +67,8 @@ func (w *World) bodyOf(c *cut.Cut) []byte {
 	return text
 }
 
-// body is the cut of a text, as a trainer, or who writes a manifest, reads it: the
-// same one each time.
+// body is the cut of a text, as a trainer or the writer of a manifest reads it. The same text gives the same
+// value.
 func (w *World) body(text []byte) *cut.Cut {
 	if len(text) == 0 {
 		return nil

@@ -30,11 +30,11 @@ type summary struct {
 
 func main() {
 	seeds := flag.Int("seeds", 1000, "how many seeds")
-	first := flag.Uint64("first", 1, "the first of them; 0: any, drawn now and printed")
-	one := flag.Uint64("seed", 0, "replay this one with a trace")
-	shrink := flag.Bool("shrink", false, "with -seed: if it fails, leave out troubles as long as it still does, and print that story")
+	first := flag.Uint64("first", 1, "the first seed; 0: a random one, which is printed")
+	one := flag.Uint64("seed", 0, "replay this seed with a trace")
+	shrink := flag.Bool("shrink", false, "with -seed: if it fails, leave out troubles while it still fails, and print the shortest failing story")
 	without := flag.String("without", "", "with -seed: numbers of troubles to leave out, as in 3,7")
-	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "seeds at a time")
+	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many seeds run at the same time")
 	flag.Parse()
 	debug.SetGCPercent(400) // the heap of a seed is small: a third of the time went into collecting it
 	if *one != 0 {
@@ -86,7 +86,7 @@ func main() {
 	}
 }
 
-// story of a seed without some of its troubles.
+// story is a seed without some of its troubles.
 func story(seed uint64, without string) sim.Story {
 	s := sim.Story{Seed: seed}
 	for _, n := range strings.FieldsFunc(without, func(r rune) bool { return r == ',' }) {
