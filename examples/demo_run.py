@@ -1,5 +1,5 @@
-"""What the tests of the quick starts share: a run of `headrace demo`, its journals,
-and what it must not leave behind."""
+"""The common part of the quick starts' tests: a run of `headrace demo`, its journals, and what it
+must not leave behind."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def demo(folder: Path, *flags: str) -> list[str]:
 
 
 def run_of(folder: Path, records: int, kills: list[str], *flags: str) -> Run:
-    """A run in which these were killed. A machine that takes long to start again what was killed may
-    have read everything before the last kill: that run is right too, and one of twice the length begins."""
+    """A run in which these were killed. On a slow machine, restarting what was killed may take so long that
+    everything is read before the last kill. Such a run is right too; then a run of twice the length begins."""
     for attempt in range(3):
         run = once(folder / str(attempt), records << attempt, *flags)
         if killed(run.report) == kills and came_after(run.report):
@@ -53,7 +53,7 @@ def once(folder: Path, records: int, *flags: str) -> Run:
 
 
 def by_plan(r: dict) -> list[dict]:
-    """The kills. Trainers that ended by themselves, because the machine stood still, are none."""
+    """The kills of the plan. A trainer that ended by itself, because the machine stood still, is not one."""
     return [k for k in r["kills"] if k["what"] != "stopped trainer"]
 
 
@@ -62,7 +62,7 @@ def killed(r: dict) -> list[str]:
 
 
 def came_after(r: dict) -> bool:
-    """A record that was produced after the broker was killed has come."""
+    """Whether a record that was produced after the broker's death was trained on."""
     broker = [k for k in by_plan(r) if k["what"] == "broker"]
     return not broker or broker[-1]["release_ms"] is not None
 
@@ -79,32 +79,32 @@ def nothing_is_lost(r: dict, records: int) -> None:
     assert r["applied_twice"] <= died * r["batch_rows"]
 
 
-# Of a topic: 25 s at 10,000/s, time for four kills.
+# Of a topic: 25 s at 10,000/s, enough time for four kills.
 TOPIC_RECORDS = 250_000
 TOPIC_KILLS = ["trainer", "trainer", "agent", "master", "broker"]
 
 
 def all_four_were_killed(r: dict) -> None:
-    """The broker last, and records came after it."""
+    """The broker was killed last, and records came after that."""
     kills = by_plan(r)
     assert killed(r) == TOPIC_KILLS
     assert kills[-1]["back_ms"] > 0
-    assert kills[-1]["release_ms"] > kills[-1]["back_ms"], "the first record that was produced after it"
+    assert kills[-1]["release_ms"] > kills[-1]["back_ms"], "no record from after the broker's death has come"
 
 
 def the_rival_had_the_same(r: dict, about: str) -> None:
-    """Records and kills. How much a group repeats or loses is nothing to test."""
+    """The same records and kills. How much a group repeats or loses is not tested."""
     for g, kind in zip(r["consumer_groups"], ["consumer", "careful"]):
         assert g["foreign"] == 0
         assert g["applied_once"] + g["applied_twice"] + g["never"] == r["records"]
         assert [k["name"] for k in g["kills"]] == [f"{kind}-1", f"{kind}-2", "broker"]
         ours = [k["name"] for k in by_plan(r) if k["what"] in ("trainer", "broker")]
-        assert [name.rpartition("-")[2] for name in ours] == ["1", "2", "broker"], "the same trainers"
+        assert [name.rpartition("-")[2] for name in ours] == ["1", "2", "broker"], "the group lost other trainers"
     assert about in r["consumer_groups"][0]["about"]
 
 
 class Recount(NamedTuple):
-    """How often each record was handed out, and applied: for sure, and in doubt."""
+    """How often each record was handed out, and how often applied: certainly, and in doubt."""
 
     yielded: np.ndarray
     sure: np.ndarray
@@ -119,8 +119,8 @@ class Recount(NamedTuple):
 def recount(
     journals: Path, records: int, numbers: Callable[[str, np.ndarray], np.ndarray], sums_of: np.ndarray | None = None
 ) -> Recount:
-    """Reads journals as the program does not: numbers(name, offsets) says which
-    records begin there; the bytes' sums are compared where sums_of are given."""
+    """Reads journals without the code of the report. numbers(name, offsets) gives the numbers of the records
+    that begin there. With sums_of, the checksums of the records' bytes are compared too."""
     out = Recount(*(np.zeros(records, int) for _ in range(3)))
     for path in journals.glob("*.journal"):
         names: dict[int, str] = {}
@@ -149,7 +149,7 @@ def recount(
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
-    """(kind, time, rows, payload) of each whole entry of a journal. Times are CLOCK_MONOTONIC in ns."""
+    """(kind, time, rows, payload) of each complete entry of a journal. Times are CLOCK_MONOTONIC in ns."""
     raw = path.read_bytes()
     at = 0
     while len(raw) - at >= 36:
@@ -164,7 +164,7 @@ def entries(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines that name the folder."""
+    """Command lines of processes that have the folder in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -177,8 +177,8 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: bool = True) -> None:
-    """Ctrl-C when a line says `stage` leaves no process and no file. Before it, a process
-    with `runs` in its command line is there, and with `trains` a trainer with its model."""
+    """Ctrl-C when a line says `stage` leaves no process and no file. Before that there must be a process
+    with `runs` in its command line and, with `trains`, a trainer with its model."""
     scratch = folder / "tmp"
     scratch.mkdir()
     with subprocess.Popen(demo(folder, *flags), stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
@@ -190,10 +190,10 @@ def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: b
             if stage in line:
                 break
         else:
-            raise AssertionError(f"it ended before {stage!r}:\n{''.join(said)}")
+            raise AssertionError(f"the demo ended before it said {stage!r}:\n{''.join(said)}")
         running = processes_of(folder)
         assert any(runs in line for line in running)
-        # Another demo may run on this machine: these are ours. Trainers name the model.
+        # Another demo may run on this machine. The models that our trainers name are ours.
         models = {Path(m) for line in running for m in re.findall(r"/dev/shm/headrace-demo-[^/ ]+", line)}
         assert models or not trains
         process.send_signal(signal.SIGINT)
@@ -201,6 +201,6 @@ def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: b
     assert process.returncode != 0
     assert "interrupted" in output
     assert processes_of(folder) == []
-    assert not (folder / "run").exists(), "the run's folder"
-    assert list(scratch.iterdir()) == [], "sockets, and a broker's folder"
+    assert not (folder / "run").exists(), "the demo left its folder"
+    assert list(scratch.iterdir()) == [], "the demo left sockets, or a broker's folder"
     assert not [m for m in models if m.exists()]

@@ -57,16 +57,16 @@ def test_ranks_that_are_killed_repeat_nothing_in_the_model(tmp_path: Path, more:
     seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"HEADRACE_SEED={seed}")
     rng = random.Random(seed)
-    for attempt in range(5):  # a job that was too fast for its killer is right too, and another one begins
+    for attempt in range(5):  # a job that ends before the last kill is right too; then another begins
         folder = tmp_path / str(attempt)
         folder.mkdir()
         if trained(folder, more, rng) == KILLS:
             return
-    pytest.fail("no job lived for long enough to be killed four times")
+    pytest.fail("five jobs have ended before they were killed four times")
 
 
 def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
-    """Runs a job whose ranks are killed, up to KILLS times, and checks its end. How many were."""
+    """Runs a job whose ranks are killed, up to KILLS times, and checks its end. Returns the number of kills."""
     records = 40_000
     data = folder / "data"
     data.mkdir()
@@ -79,7 +79,7 @@ def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
     command = [str(BINARY), "run", "--model", "replicated", "--nproc-per-node", "3", "--max-restarts", "50",
                "-f", "numbers.yaml", "--", sys.executable, str(HERE / "train.py"), "--every", "10", "--pause", "0.03",
                *more]
-    log, end = folder / "log", time.monotonic() + 600  # it hangs
+    log, end = folder / "log", time.monotonic() + 600  # later it hangs
     kills, before = 0, 0
     with log.open("wb") as out:
         run = subprocess.Popen(command, cwd=folder, env=env, stdout=out, stderr=out)
@@ -87,8 +87,8 @@ def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
         while run.poll() is None:
             assert time.monotonic() < end, log.read_text()[-4000:]
             time.sleep(0.05)
-            # One is killed once the group has begun, and has saved more than the one before it: a few steps
-            # later, of 200, each of which has a pause.
+            # Kill when the group has begun and has a newer checkpoint than at the last kill. That is a few of its
+            # 200 steps later, and each step has a pause.
             begun = log.read_text().count("begins behind") >= 3 * (kills + 1)
             if kills < KILLS and begun and (newest := saved(folder)) > before:
                 time.sleep(rng.uniform(0, 0.3))

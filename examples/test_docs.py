@@ -1,4 +1,4 @@
-"""What the front pages name is there: tests, scenarios, files, verbs, flags, targets.
+"""What the front pages name exists: tests, scenarios, files, verbs, flags, targets.
 
     make test-quickstart
 """
@@ -29,7 +29,7 @@ def names_of_tests() -> set[str]:
     for folder in HOME:
         for path in (ROOT / folder).rglob("*_test.go"):
             names.update(re.findall(r"^func ((?:Test|Fuzz)\w+)\(", path.read_text(), re.MULTILINE))
-        # check_*.py: suites that are not in `make test` yet.
+        # check_*.py are suites that are not in `make test` yet.
         for path in [*(ROOT / folder).rglob("test_*.py"), *(ROOT / folder).rglob("check_*.py")]:
             names.update(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
     for core in ("shardsvc", "agent/hold"):
@@ -95,8 +95,8 @@ def test_each_metric_that_the_command_line_page_names_is_exported() -> None:
 
 
 def commands(program: str) -> list[tuple[Path, str]]:
-    """What pages tell people to type: lines of indented blocks, and code in the text
-    that says more than a verb."""
+    """The commands in the pages: lines of indented blocks, and code in the text that is more than a
+    verb."""
     found = []
     for page in PAGES:
         text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
@@ -118,7 +118,7 @@ def test_each_verb_and_flag_that_a_page_shows_is_taken() -> None:
     for page, line in commands("headrace"):
         words = re.split(r" -- | \| | &", line + " ")[0].split()
         if not re.fullmatch(r"[a-z]+", words[0]):
-            continue  # VERB, or an error that is quoted
+            continue  # VERB, or the text of an error
         verb = tuple(words[:2]) if words[0] in nested and words[1:2] and words[1] in nested[words[0]] else (words[0],)
         shown += 1
         if verb[0] not in verbs | nested["dataset"]:
@@ -152,7 +152,7 @@ def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
     lanes = re.search(r"^LANES := (.*)$", text, re.MULTILINE)
     assert lanes is not None
     needs["test"] += lanes[1].replace('"', " ").split()
-    assert "$(MVN) -pl $(FLINK_THIN) -am test\n" in text, "-am: the tests of what it needs are played, too"
+    assert "$(MVN) -pl $(FLINK_THIN) -am test\n" in text, "-am also runs the tests of the modules that it needs"
     needs["test-flink"].append("test-java")
     run, found = ["test-long"], {"test-long"}
     while run:
@@ -166,12 +166,12 @@ def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
 
 
 FLINK = ROOT / "connectors" / "flink" / "src" / "main" / "java" / "io" / "github" / "headrace" / "flink"
-# Those of Flink itself that the factory takes.
+# Options of Flink itself that the factory of tables takes.
 FLINK_OWN = {"FactoryUtil.FORMAT": ("format", None), "FactoryUtil.SINK_PARALLELISM": ("sink.parallelism", None)}
 
 
 def flink_options() -> dict[str, tuple[str | None, bool]]:
-    """Each option that the factory of tables takes: its default, and whether it must be there."""
+    """Each option that the factory of tables takes: its default, and whether it is required."""
     declared = {**FLINK_OWN}
     options = (FLINK / "table" / "HeadraceOptions.java").read_text()
     for name, key, more in re.findall(r'(\w+) = ConfigOptions\s*\.key\("([^"]+)"\)(.*?);', options, re.DOTALL):
@@ -203,7 +203,7 @@ def test_the_options_of_flink_tables_are_those_that_the_page_names() -> None:
             value = re.sub(r'^Duration\.ofSeconds\((\d+)\)$', r"\1 s", default.strip('"'))
             value = value.rsplit(".", 1)[-1].lower().replace("_", "-") if value[:1].isupper() else value
             assert told[name] == f"`{value}`", name
-    # What the page's SQL sets, and what its text quotes.
+    # The options that the page's SQL sets, and those that its text quotes.
     statements = "".join(re.findall(r"```sql\n(.*?)```", page, re.DOTALL))
     set_ = set(re.findall(r"^ *'([a-z.-]+)' = ", statements, re.MULTILINE))
     assert {"connector", *(name for name, (_, required) in taken.items() if required)} <= set_

@@ -1,4 +1,4 @@
-"""`make need` says all that a machine lacks at once, and what to do.
+"""`make need` lists everything that a machine lacks, and says what to do.
 
 make test-quickstart
 """
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def need(tmp_path: Path, programs: dict[str, str], *args: str) -> tuple[int, str]:
-    """On a machine that has these programs only."""
+    """The status and output of `make need` on a machine that has only these programs."""
     for name, text in programs.items():
         path = tmp_path / name
         path.write_text(f"#!/bin/bash\n{text}\n")

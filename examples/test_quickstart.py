@@ -1,5 +1,5 @@
-"""The quick start with its kills, small, and its report checked: against what the
-program claims, and against a recount of the journals that shares no code with it.
+"""The quick start with its kills, on a small log. Its report is checked: what the program claims, and
+against a recount of the journals that shares no code with it.
 
     make test-quickstart
 """
@@ -17,7 +17,7 @@ import pytest
 
 from demo_run import BINARY, Run, interrupted, killed, nothing_is_lost, recount, run_of
 
-RECORDS = 900_000  # 19 s at 46,500/s, however fast the machine is: three kills take 6 s each at most
+RECORDS = 900_000  # 19 s at 46,500/s on any machine: three kills take at most 6 s each
 KILLS = ["trainer", "agent", "master"]
 
 
@@ -38,7 +38,7 @@ def test_a_trainer_an_agent_and_the_master_were_killed(run: Run) -> None:
     assert killed(run.report) == KILLS
     assert set(run.report["release_ms"]) >= set(KILLS)
     for what, ms in run.report["release_ms"].items():
-        assert ms is None or ms > 0, what  # None: nobody else needed its rows
+        assert ms is None or ms > 0, what  # None: no other trainer needed its rows
     assert run.output.count("SIGKILL to") == 3
 
 
@@ -53,7 +53,7 @@ def test_each_trainer_did_what_its_pace_allows(run: Run) -> None:
 def test_the_model_has_learned_and_the_drift_shows(run: Run) -> None:
     assert run.report["auc"] > 0.65
     assert run.report["over_time"][4]["auc"] > run.report["over_time"][0]["auc"]
-    assert run.report["auc_after_drift"] < run.report["auc_before_drift"], "the world changes half way"
+    assert run.report["auc_after_drift"] < run.report["auc_before_drift"], "the model is not worse after the drift"
 
 
 def test_the_last_line_is_the_next_command(run: Run) -> None:

@@ -1,5 +1,5 @@
-"""The quick start on a real Kafka, small, and its report checked: what it claims of
-us, and a recount of the journals of both sides that shares no code with it.
+"""The quick start on a real Kafka, with a small log. Its report is checked: what it claims of Headrace,
+and against a recount of the journals of both sides that shares no code with it.
 
     make test-quickstart-kafka     # needs java, and mvn once
 """
@@ -55,7 +55,7 @@ def test_records_were_learned_while_others_were_produced(run: Run) -> None:
     last = max(json.loads(line)["sent_ns"] for line in produced)
     journals = (run.folder / "run" / "journals").glob("*.journal")
     learned = sum(rows for path in journals for kind, at, rows, _ in entries(path) if kind == 6 and at < last)
-    assert learned, "a job that begins when all is there has learned nothing by then"
+    assert learned, "no record was learned before the last one was produced"
     assert 0 < live["freshness"]["p50_ms"] <= live["freshness"]["p99_ms"] <= live["freshness"]["max_ms"]
 
 
@@ -63,7 +63,7 @@ def test_the_consumer_group_got_the_same_records_and_the_same_kills(run: Run) ->
     the_rival_had_the_same(run.report, "automatic commits")
     automatic, by_hand = run.report["consumer_groups"]
     for group in (automatic, by_hand):
-        assert set(group["worker_share"]) == {"0", "1", "2", "3"}, "each had its partition before the first kill"
+        assert set(group["worker_share"]) == {"0", "1", "2", "3"}, "a member had no partition before the first kill"
 
 
 def test_the_last_table_says_both(run: Run) -> None:
@@ -75,7 +75,7 @@ def test_the_last_table_says_both(run: Run) -> None:
 
 
 def numbers(name: str, offsets: np.ndarray) -> np.ndarray:
-    """Records go to one partition after the other, STRIPE at a time."""
+    """The records go to the partitions in turn, STRIPE at a time."""
     partition = int(name.rpartition("/")[2])
     stripe, rest = np.divmod(offsets, STRIPE)
     return (stripe * PARTITIONS + partition) * STRIPE + rest

@@ -1,5 +1,5 @@
-"""The quick start on a real RocketMQ, small, and its report checked: what it claims of
-us, and what it counted of the official client beside us.
+"""The quick start on a real RocketMQ, with a small log. Its report is checked: what it claims of Headrace,
+and its figures of the official client, which runs beside.
 
     make test-quickstart-rocketmq     # needs java, and mvn once
 """

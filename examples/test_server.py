@@ -1,4 +1,4 @@
-"""examples/server: everything is killed, and the model has each record once.
+"""examples/server: all processes are killed, and the model has each record once.
 
 make test-quickstart
 """
@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BINARY = Path(os.environ.get("HEADRACE_BIN", ROOT / "build" / "headrace"))
 HERE = ROOT / "examples" / "server"
 RECORDS, KILLS = 12_000, 14
-SECONDS = 240  # without progress: it hangs
+SECONDS = 240  # without progress; then it hangs
 
-# Learns some batches, and is killed before it steps the last one.
+# It learns some batches, and is killed before it steps the last one.
 UNSTEPPED = f"""
 import os, signal, sys
 sys.path.insert(0, {str(HERE)!r})
@@ -43,7 +43,7 @@ for n, batch in enumerate(stream):
 
 
 class Job:
-    """A master, an agent, a server and three trainers, each a process of its own."""
+    """A master, an agent, a server and three trainers, as processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,17 +114,17 @@ class Job:
             return int(file.execute("SELECT refused FROM model").fetchone()[0])
 
     def trained(self, ranks: list[str]) -> bool:
-        """Starts again what was killed; True when all trainers were told the end."""
+        """Starts again each process that was killed. True: all trainers were told the end of data."""
         for rank in ranks:
             code = self.running[rank].poll()
-            if code:  # killed, ended by its own watchdog, or started while no agent was there
+            if code:  # it was killed, its watchdog ended it, or it found no agent
                 assert code < 0 or self.found_no_agent(rank), self.logs()
                 self.start(rank)
         return all(self.running[rank].poll() == 0 for rank in ranks)
 
 
     def found_no_agent(self, rank: str) -> bool:
-        """What a launcher meets that starts a trainer and its agent again at the same time."""
+        """A launcher may start a trainer and its agent at the same time; then the trainer finds no agent."""
         last = (self.folder / f"{rank}.log").read_text().splitlines()[-1]
         return last.startswith("headrace._errors.AgentUnavailable: no agent answers")
 
@@ -141,7 +141,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 def once(job: Job) -> None:
-    """The judge: of every record, how often the model has it."""
+    """The judge: for every record, how often the model has it."""
     entries = job.entries()
     assert Counter(entries.values()) == {1: RECORDS}, job.logs()
     assert sorted(entries) == list(range(RECORDS)), job.logs()
@@ -155,7 +155,7 @@ def test_a_server_that_stores_claims_has_each_record_once_whatever_is_killed(job
     ranks = ["0", "1", "2"]
     for rank in ranks:
         job.start(rank)
-    # Every kind of process, and some together, each after another share of the input.
+    # Each kind of process, and some together, each kill at another share of the input.
     victims = [["server"], ["agent"], ["master"], ["0", "agent"], ["server", "1"], ["agent", "master", "server", "2"]]
     victims += [[rng.choice(ranks)] for _ in range(4)]
     victims += [rng.sample(["server", "agent", "master", *ranks], rng.randint(1, 4)) for _ in range(KILLS - 10)]
@@ -163,13 +163,13 @@ def test_a_server_that_stores_claims_has_each_record_once_whatever_is_killed(job
     for n, names in enumerate(victims):
         share = RECORDS * (n + 1) // (KILLS + 3)
         job.until(lambda share=share: job.trained(ranks) or len(job.entries()) >= share)
-        time.sleep(rng.uniform(0, 0.02))  # anywhere in a batch
+        time.sleep(rng.uniform(0, 0.02))  # at any point of a batch
         job.kill(*names)
         for name in names:
             job.start(name)
     job.until(lambda: job.trained(ranks))
     once(job)
-    print(f"{job.refused()} updates were refused, of what the model had already")
+    print(f"{job.refused()} updates were refused, because the model had their records already")
 
 
 @pytest.mark.timeout(10 * SECONDS)
@@ -177,7 +177,7 @@ def test_a_batch_that_was_learned_and_not_stepped_comes_again_and_is_refused(job
     job.start("0", UNSTEPPED)
     assert job.running["0"].wait(SECONDS) == -9, job.logs()
     assert len(job.entries()) == 600
-    job.start("1")  # it takes other numbers of rows
+    job.start("1")  # its batches have another number of rows
     job.until(lambda: job.trained(["1"]))
     assert job.refused() > 0
     once(job)

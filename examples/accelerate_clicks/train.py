@@ -6,8 +6,8 @@ The ranks are Accelerate's: it wraps the model for DDP, and `save_state()` keeps
 with the model. The Loader is not given to `prepare()`: each rank reads its part of each
 round by itself, so either all ranks get a batch, or none does.
 
-Beside its weights the model counts its records and adds up a hash of each. The last line
-shows both, so anybody can check that no record is missing or in the model twice.
+Beside its weights the model counts its records and adds up a hash of each. The last line shows
+both, so anybody can check that each record is in the model once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ClickModel(nn.Module):
 
 
 def mix(ids: torch.Tensor) -> torch.Tensor:
-    """A hash of each id: no other set of records adds up to the same sum."""
+    """A hash of each id. The sum of the hashes shows whether a record is missing or there twice."""
     z = ids * -0x61C8864680B583EB
     return (z ^ (z >> 29)) * -0x40A7B892E31B1A47
 
@@ -61,7 +61,7 @@ def train(args: argparse.Namespace) -> None:
     print(f"rank {accelerator.process_index} begins behind step {step} with {int(model.records)} records", flush=True)
 
     def save() -> None:
-        """Every rank calls it, right after its step. A folder without its name was cut short."""
+        """Every rank calls it, right after its step. The last thing is the rename, so `step-N` is complete."""
         accelerator.save_state(str(folder / f"new-{step}"))
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
@@ -70,7 +70,7 @@ def train(args: argparse.Namespace) -> None:
 
     saved = step
     for group in loader.groups(args.accumulate):
-        rows = sum(b.global_rows for b in group)  # of all ranks
+        rows = sum(b.global_rows for b in group)  # rows of all ranks
         checksum = torch.zeros((), dtype=torch.int64, device=accelerator.device)
         for i, b in enumerate(group):
             last = i == len(group) - 1

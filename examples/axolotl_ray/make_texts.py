@@ -11,7 +11,7 @@ FILES, WORDS = 4, 256
 
 
 def line(i: int) -> str:
-    """Row i is always the same: a walk through the words, from a start of its own."""
+    """Row i is always the same: a walk through the words that begins at a word given by i."""
     rng = random.Random(i)
     tokens = [rng.randrange(WORDS)]
     for _ in range(rng.randrange(3, 24)):

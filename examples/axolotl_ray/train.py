@@ -3,7 +3,7 @@
     headrace up --model replicated -f texts.yaml &
     python train.py config.yml
 
-config.yml is the trainer's own file, in the words of axolotl, with one section `headrace`.
+config.yml is the trainer's own file. It has the form of an axolotl file, with one section `headrace`.
 Each worker takes its rank from Ray Train's context, and gets its rank's rounds: either all
 workers get a batch, or none does. When a worker dies, Ray starts all of them again, and
 they go on from the newest checkpoint. Each record is in the model once.
@@ -27,7 +27,7 @@ WORDS, WIDTH = 256, 32
 
 
 def worker(config: dict[str, Any]) -> None:
-    """What each worker runs: its rank of the group."""
+    """The program of each worker, which is one rank of the group."""
     import headrace
     import headrace.ray
     import headrace.torch
@@ -91,7 +91,7 @@ def worker(config: dict[str, Any]) -> None:
                 p.grad *= dist.get_world_size() / max(int(total[0]), 1)
         optimizer.step()
         optimizer.zero_grad()
-        model.records += sum(b.global_rows for b in group)  # of all workers, without a collective
+        model.records += sum(b.global_rows for b in group)  # rows of all workers, known without a collective
         model.checksum += total[1]
         step = loader.step(step + 1, batches=len(group))
         saved = checkpoints.save_every(config["save_steps"], step, state)  # every worker calls it; rank 0 writes
@@ -111,7 +111,7 @@ def worker(config: dict[str, Any]) -> None:
 def main() -> None:
     path = Path(sys.argv[1]).resolve()
     config = yaml.safe_load(path.read_text())
-    config["output_dir"] = str(path.parent / config["output_dir"])  # workers have folders of their own
+    config["output_dir"] = str(path.parent / config["output_dir"])  # each worker has a working folder of its own
     ray.init(num_cpus=config["ray_num_workers"] + 1, include_dashboard=False)
     trainer = ray.train.torch.TorchTrainer(
         worker,

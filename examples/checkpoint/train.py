@@ -3,17 +3,17 @@
 Every rank holds the same model, takes batches of its own, adds its gradient to
 those of the others (all-reduce, here over plain sockets), and counts the same
 global step. Rank 0 saves the model every few steps, with the exact records that
-are in it. Kill any process at any time: the group starts again from the newest
-checkpoint, and what came after it is delivered again, to a model that does not
-know it. Nothing is missing in the model and nothing is in it twice, which the
+that step. Kill any process at any time: the group starts again from the newest
+checkpoint, and the records after it are delivered again, to a model that has not
+learned from them. Nothing is missing in the model and nothing is in it twice, which the
 last line shows: beside its weights the model counts its records and adds up a
 hash of each.
 
     headrace run --model replicated --nproc-per-node 3 --max-restarts 20 \\
         -f numbers.yaml -- python train.py --dir checkpoints
 
-With real models the all-reduce is the framework's own. What matters here is the
-order: step() says what is in the model, save() comes right behind it.
+With real models the framework does the all-reduce. The order matters here: step() says
+which records are in the model, and save() comes right after it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Group:
                 time.sleep(0.05)
 
     def sum(self, value: np.ndarray) -> np.ndarray:
-        """The sum of all ranks' values, on all of them. EOFError: one has ended."""
+        """The sum of all ranks' values, on every rank. EOFError: a rank has ended."""
         if not self.root:
             self.peers[0].sendall(value.tobytes())
             return self._receive(self.peers[0], value)
@@ -74,14 +74,14 @@ class Group:
 
 
 def mix(ids: np.ndarray) -> np.ndarray:
-    """A hash of each id: no other set of records adds up to the same sum."""
+    """A hash of each id. The sum of the hashes shows whether a record is missing or there twice."""
     z = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (z ^ (z >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
 
 
 class Input:
-    """Batches of a stream as they come. A rank that has none at the moment takes part
-    in the step all the same: the others do not wait for its input."""
+    """Batches of a stream, as they come. A rank that has no batch now still takes part
+    in the step: the others do not wait for its input."""
 
     def __init__(self, stream: headrace.Stream) -> None:
         self._ready: queue.Queue[headrace.Batch | Exception | None] = queue.Queue(maxsize=1)
@@ -97,7 +97,7 @@ class Input:
             self._ready.put(error)
 
     def next(self) -> headrace.Batch | None:
-        """The next batch, or None: there is none now, or no more at all (`ended`)."""
+        """The next batch. None: there is none now, or the stream has ended (`ended`)."""
         try:
             batch = self._ready.get(timeout=0.01)
         except queue.Empty:
@@ -134,7 +134,7 @@ def train(args: argparse.Namespace) -> None:
         if total[2] == 0 and total[3] == trainer.world_size:
             break
         if total[2] == 0:
-            continue  # nobody has anything now: not a step
+            continue  # no rank has a batch now: this is not a step
         weights -= 0.01 * total[:2] / total[2]
         seen, checksum, step = seen + int(total[2]), np.add(checksum, added)[0], step + 1
         stream.step(step, batches=int(batch is not None))

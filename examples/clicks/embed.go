@@ -9,7 +9,7 @@ import _ "embed"
 //go:embed train.py
 var Trainer []byte
 
-// Rival is rival.py, which the trainers below share. It needs train.py beside it.
+// Rival is rival.py, the common part of the trainers below. It needs train.py beside it.
 //
 //go:embed rival.py
 var Rival []byte

@@ -1,6 +1,6 @@
-"""What the loops of other clients share (train_group.py, train_pulsar.py,
+"""The common part of the trainers on other clients (train_group.py, train_pulsar.py,
 train_rocketmq.py): the model, the pace and the journal of train.py, and decoding in
-Python. Each of those files is then only its client."""
+Python. So each of those files has only its client."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from train import BUCKETS, CATEGORIES, INTEGERS, Journal, Pace, SharedModel
 
 
 class Record(NamedTuple):
-    partition: str  # as the report names it, as in clicks/3
+    partition: str  # its name in the report, for example clicks/3
     offset: int
     value: bytes
 
 
 def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Adds what every trainer of the demo takes, and reads the command line."""
+    """Adds the arguments of every trainer of the demo, and reads the command line."""
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--model", required=True, help="file of the shared model")
     parser.add_argument("--rows", type=int, default=512, help="rows per batch, at most (default 512)")
@@ -40,7 +40,7 @@ def decode(values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class Rival:
-    """A trainer that learns batches of records, whoever delivers them."""
+    """A trainer that learns from batches of records, whatever client delivers them."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.model, self.journal, self.pace = SharedModel(args.model), Journal(args.journal), Pace(args.rate)
@@ -48,12 +48,12 @@ class Rival:
         self.number = 0
 
     def ready(self) -> None:
-        """The client has partitions."""
+        """Call it when the client has partitions."""
         self.journal.write(Journal.READY)
 
     def learn(self, asked: float, records: list[Record]) -> None:
-        """Returns when the batch, which was asked for at that time.monotonic(), is in
-        the model. An empty one is none."""
+        """Returns when the batch is in the model. asked: the time.monotonic() at which it was
+        requested. It ignores an empty batch."""
         if not records:
             return
         self.number += 1

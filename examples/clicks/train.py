@@ -10,22 +10,21 @@ those of records that the model had never seen (progressive validation).
 
     headrace run --nproc-per-node 2 -f clicks.yaml -- python train.py
 
-With --journal a trainer also writes down what it did with each record, for a
-report that owes nothing to Headrace's own books. The order is what makes the
-journal worth something when a trainer is killed at any instant:
+With --journal a trainer also writes down what it did with each record, for a report
+that does not use what Headrace itself says. A trainer may be killed at any instant.
+The journal is right all the same, because of its order:
 
-    YIELDED  these records are in its hands
-    BEGIN    written before the model is touched
-    (learn)  the model changes
-    APPLIED  written after the last change: the records are in the model
-    STEPPED  stream.step() has returned
+        YIELDED  the trainer has these records
+        BEGIN    written before the model is changed
+        (learn)  the model changes
+        APPLIED  written after the last change: the records are in the model
+        STEPPED  stream.step() has returned
 
-Each entry is one write(2), which outlives its process. So a batch with APPLIED
-is in the model, a batch without BEGIN is not, and of at most one batch per
-killed trainer, the one with BEGIN and no APPLIED, nobody can say how much of it
-is in the model: the report counts it as applied where that would be a repeat,
-and as not applied where that would be a loss. internal/proof/demo/report/entry.go
-describes the bytes.
+Each entry is one write(2), which survives the process. So a batch with APPLIED is in
+the model, and a batch without BEGIN is not. A killed trainer leaves at most one batch
+with BEGIN and without APPLIED: it is not known how much of it is in the model. The
+report counts such a batch as applied where that makes a repeat, and as not applied
+where that makes a loss. internal/proof/demo/report/entry.go describes the bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ WEIGHTS = CATEGORIES * BUCKETS + INTEGERS + 1
 class SharedModel:
     """FTRL-proximal's z and n, one float32 each per weight, in a mapped file.
 
-    A file of zeros is the untrained model, so whoever comes first makes it.
+    A file of zeros is the untrained model, so the first trainer creates it.
     """
 
     alpha, beta, l1, l2 = 0.1, 1.0, 0.2, 1.0
@@ -110,7 +109,7 @@ class SharedModel:
 
 
 class Journal:
-    """What this process did with each record; see the module's text."""
+    """What this process did with each record; see the docstring of the module."""
 
     OPEN, READY, FILE, YIELDED, BEGIN, APPLIED, STEPPED, END = range(1, 9)
 
@@ -142,7 +141,7 @@ class Journal:
             + batch["dense"].astype(np.int64).view(np.uint64) @ self.keys[1 : 1 + INTEGERS]
             + batch["cat"].view(np.uint64) @ self.keys[1 + INTEGERS :]
         )
-        # Where offsets are not a record's number in its partition, a column may say it.
+        # If an offset is not a record's number in its partition, a column may have the number.
         offsets = batch.offsets
         if "place" in batch:
             offsets = batch["place"]
@@ -158,7 +157,7 @@ class Journal:
     def yielded_rows(
         self, number: int, runs: list[tuple[int, int]], offsets: np.ndarray, checks: np.ndarray
     ) -> None:
-        """runs are (file's number, rows), one after the other; offsets int64, checks uint64 per row."""
+        """runs are (number of the file, rows), in order; offsets are int64 and checks uint64 per row."""
         head = struct.pack("<II", len(runs), 0) + np.array(runs, np.int64).tobytes()
         self.write(self.YIELDED, number, len(offsets), head + offsets.tobytes() + checks.tobytes())
 
@@ -172,9 +171,9 @@ def splitmix(z: int) -> int:
 
 
 class Pace:
-    """Holds a trainer to a rate, as a slower device would: a batch of r rows is in
-    its hands for at least r / rate seconds. Sleeping too long is made up for,
-    waiting for data is not."""
+    """Holds a trainer to a rate, as a slower device would: it has a batch of r rows for at
+    least r / rate seconds. If it sleeps too long, it sleeps less later. Waiting for
+    data does not count."""
 
     def __init__(self, rows_per_second: float) -> None:
         self.rate, self.until = rows_per_second, 0.0

@@ -1,20 +1,20 @@
-"""The same job as a plain Kafka consumer group: what
-train.py is compared with by `headrace demo --source kafka`.
+"""The same job as a plain Kafka consumer group. `headrace demo --source kafka` compares
+train.py with it.
 
-Nothing of Headrace delivers its records: this is the loop of confluent-kafka's own
-examples, with batches. Every trainer is a consumer of one group; the group gives
-each some partitions. Settings that are not named are the library's defaults.
+Headrace delivers none of its records: this is the loop of confluent-kafka's own
+examples, with batches. Every trainer is a consumer of one group, which gives each some
+partitions. Settings that are not named here have the library's defaults.
 
     python train_group.py --brokers 127.0.0.1:9092 --topic clicks --group trainers
 
-`--commit auto` is the default: librdkafka commits, every 5 s, the offsets of what
-consume() has returned. So what a process that is killed has learned since the last commit is learned again
-by another, and what it had taken and not learned yet when a commit was sent is not
-learned by anybody.
+`--commit auto` is the default: every 5 s librdkafka commits the offsets of the records
+that consume() has returned. If a process is killed, another learns again from what it
+learned after the last commit. Records that it had taken before a commit and not learned
+yet are lost.
 
-`--commit each` is how careful people write it: no automatic commits, and a synchronous
-commit behind each batch that is in the model. So nothing is lost, what was learned and
-not yet committed comes again, and each batch waits for the broker.
+`--commit each` is the careful way: no automatic commits, and a synchronous commit after
+each batch that is in the model. Nothing is lost, a batch that was learned and not
+committed comes again, and each batch waits for the broker.
 
 The model, the pace and the journal are train.py's; the journal's checksums are over the
 records' bytes.
@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of librdkafka")
-    parser.add_argument("--commit", choices=["auto", "each"], default="auto", help="each: behind each batch")
+    parser.add_argument("--commit", choices=["auto", "each"], default="auto", help="each: after each batch")
     args = arguments(parser)
 
     rival = Rival(args)
@@ -66,10 +66,10 @@ def main() -> int:
 
 
 def commit(consumer: Consumer) -> None:
-    """Commits what consume() has returned: all of it is in the model now."""
+    """Commits the records that consume() has returned: all of them are in the model now."""
     try:
         consumer.commit(asynchronous=False)
-    except KafkaException as e:  # the partitions went to another, or nobody answers: it comes again
+    except KafkaException as e:  # another member has the partitions, or the broker is away: the batch comes again
         print(f"commit: {e}", flush=True)
 
 

@@ -1,17 +1,17 @@
-"""The same job on Pulsar's own client: what train.py is compared with by
-`headrace demo --source pulsar`.
+"""The same job on Pulsar's own client. `headrace demo --source pulsar` compares
+train.py with it.
 
-Nothing of Headrace delivers its records: this is the loop of pulsar-client's own
+Headrace delivers none of its records: this is the loop of pulsar-client's own
 examples, with batches. Every trainer is a consumer of one shared subscription, and
-acknowledges each message when the model has it. Settings that are not named are the
-library's defaults.
+acknowledges each message when it is in the model. Settings that are not named here have
+the library's defaults.
 
     python train_pulsar.py --service pulsar://127.0.0.1:6650 --topic clicks --subscription trainers
 
-So what a process that is killed has learned and not acknowledged is learned again by
-another, and so is all of a producer's batch of which one message was not acknowledged.
-The model, the pace and the journal are train.py's; the journal's checksums are over
-the records' bytes.
+If a process is killed, another learns again from the messages that it learned and had not
+acknowledged. If one message of a producer's batch is not acknowledged, the whole batch
+comes again. The model, the pace and the journal are train.py's. The journal's checksums
+are over the bytes of the records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rival import Record, Rival, arguments
 
 
 def receive(consumer: pulsar.Consumer, rows: int) -> list[pulsar.Message]:
-    """Up to so many messages: those that come within a second."""
+    """Up to `rows` messages: those that come within a second."""
     messages: list[pulsar.Message] = []
     until = time.monotonic() + 1.0
     while len(messages) < rows:

@@ -1,18 +1,17 @@
-"""The same job on RocketMQ's own Go client: what train.py is compared with by
-`headrace demo --source rocketmq`.
+"""The same job on RocketMQ's own Go client. `headrace demo --source rocketmq` compares
+train.py with it.
 
-Nothing of Headrace delivers its records. RocketMQ has no Python client that is kept
-up, so the official Go client reads: a push consumer, which commits offsets by itself
-every 5 s and writes the messages to a pipe (internal/proof/demo/pushconsumer).
-Settings are the library's defaults.
+Headrace delivers none of its records. RocketMQ has no Python client that is maintained,
+so the official Go client reads: a push consumer, which commits offsets by itself every
+5 s and writes the messages to a pipe (internal/proof/demo/pushconsumer). Settings are
+the library's defaults.
 
     python train_rocketmq.py --consumer "headrace demo push-consumer" \\
         --name-server 127.0.0.1:9876 --topic clicks --broker broker-a --group trainers
 
-So what a process that is killed has learned since the last commit is learned again
-by another, and what lay in the pipe when a commit was sent is not learned by anybody.
-The model, the pace and the journal are train.py's; the journal's checksums are over
-the records' bytes.
+If a process is killed, another learns again from what it learned after the last commit.
+Messages that were in the pipe at a commit are lost. The model, the pace and the journal
+are train.py's. The journal's checksums are over the bytes of the records.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from typing import BinaryIO
 from rival import Record, Rival, arguments
 
 HEADER = struct.Struct("<IQI")  # queue, offset, length of the body
-ASSIGNED = 2**32 - 1  # in place of a length: no message, the consumer has got queues
+ASSIGNED = 2**32 - 1  # in the place of a length: not a message; the consumer was assigned queues
 
 
 def read(pipe: BinaryIO, rival: Rival, partition: str, records: queue.Queue[Record | None]) -> None:
-    """Until the consumer ends."""
+    """Reads the pipe until the consumer ends."""
     while header := pipe.read(HEADER.size):
         number, offset, length = HEADER.unpack(header)
         if length == ASSIGNED:
@@ -46,7 +45,7 @@ def read(pipe: BinaryIO, rival: Rival, partition: str, records: queue.Queue[Reco
 
 
 def take(records: queue.Queue[Record | None], rows: int) -> list[Record]:
-    """Up to so many records: those that come within a second."""
+    """Up to `rows` records: those that come within a second."""
     taken: list[Record] = []
     until = time.monotonic() + 1.0
     while len(taken) < rows:
@@ -70,14 +69,14 @@ def main() -> int:
     args = arguments(parser)
 
     rival = Rival(args)
-    # It ends when we do, however we end: its input ends then.
+    # It ends when this process does, even by a kill: then its standard input ends.
     consumer = subprocess.Popen(
         [*shlex.split(args.consumer), "--name-server", args.name_server, "--topic", args.topic, "--group", args.group,
          "--instance", f"trainer-{args.rank}-{os.getpid()}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert consumer.stdout is not None
-    records: queue.Queue[Record | None] = queue.Queue(2 * args.rows)  # then the pipe fills, and the consumer waits
+    records: queue.Queue[Record | None] = queue.Queue(2 * args.rows)  # when it is full, the consumer waits
     partition = f"{args.topic}/{args.broker}/%d"
     threading.Thread(target=read, args=(consumer.stdout, rival, partition, records), daemon=True).start()
     while True:

@@ -7,16 +7,16 @@ or, in one command,
 
     headrace run --model replicated --nproc-per-node 4 --max-restarts 20 -f clicks.yaml -- python train.py
 
-Four batches are one step of the optimizer (gradient accumulation), forward and backward
-run in bfloat16, and each 200 steps there is a checkpoint with the exact records that are
-in it. Kill any process at any time: the group starts again at the newest checkpoint.
+Four batches are one step of the optimizer (gradient accumulation). Forward and backward
+run in bfloat16. Every 200 steps it saves a checkpoint with the exact records that are in
+it. Kill any process at any time: the group starts again from the newest checkpoint.
 
 The batches come in rounds: either all ranks get a batch, or none does. A batch may have
 fewer rows than asked, or none. So the gradient is scaled by the rows of all ranks
-(`global_rows`), which the data plane knows without a collective.
+(`global_rows`), which Headrace knows without a collective.
 
-Beside its weights the model counts its records and adds up a hash of each. The last line
-shows both, so anybody can check that no record is missing or in the model twice.
+Beside its weights the model counts its records and adds up a hash of each. The last line shows
+both, so anybody can check that each record is in the model once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClickModel(nn.Module):
 
 
 def mix(ids: torch.Tensor) -> torch.Tensor:
-    """A hash of each id: no other set of records adds up to the same sum."""
+    """A hash of each id. The sum of the hashes shows whether a record is missing or there twice."""
     z = ids * -0x61C8864680B583EB
     return (z ^ (z >> 29)) * -0x40A7B892E31B1A47
 
@@ -77,7 +77,7 @@ def train(args: argparse.Namespace) -> None:
         return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
 
     for group in loader.groups(args.accumulate):
-        rows = sum(b.global_rows for b in group)  # of all ranks
+        rows = sum(b.global_rows for b in group)  # rows of all ranks
         total = torch.zeros(2, dtype=torch.int64)  # checksum, loss in millionths
         for i, b in enumerate(group):
             ddp.require_backward_grad_sync = i == len(group) - 1  # all-reduce once a step

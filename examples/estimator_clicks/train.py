@@ -6,11 +6,11 @@ or with a parameter server, a chief, two workers and an evaluator:
 
     headrace run job.yaml
 
-Kill any process at any time: headrace run starts it again, and training goes on at the newest
-checkpoint that has a list of its records, or with the model that lives on the parameter server.
-With kafka.yaml in place of clicks.yaml the same program learns from a topic, on and on.
+Kill any process at any time: headrace run starts it again. Training goes on from the newest
+checkpoint that has a list of its records, or with the model on the parameter server. With kafka.yaml
+in place of clicks.yaml the same program learns from a topic without an end.
 
-Beside its weights the model has `hist`: how often the record of each id is in it. The last
+Beside its weights the model has `hist`: for each id, how often its record is in the model. The last
 line counts the ids that are in the model once, never and more often.
 """
 
@@ -29,7 +29,7 @@ Features = dict[str, Any]
 
 
 def wide_deep(config: Any) -> Any:
-    """The model that you would write without Headrace."""
+    """The model, as you would write it without Headrace."""
     column = tf.feature_column
     user = column.categorical_column_with_identity("user", BUCKETS)
     ad = column.categorical_column_with_identity("ad", BUCKETS)
@@ -44,7 +44,7 @@ def wide_deep(config: Any) -> Any:
 
 
 def counted(model: Any, records: int) -> Any:
-    """The same model with `hist`; only the proof needs it."""
+    """The same model with `hist`, which only the proof needs."""
 
     def model_fn(features: Features, labels: Any, mode: str, config: Any) -> Any:
         spec = model.model_fn(features=features, labels=labels, mode=mode, config=config)
@@ -65,7 +65,7 @@ def features_and_label(b: Features) -> tuple[Features, Any]:
 
 
 def evaluation() -> tf.data.Dataset:
-    """Some rows of its own, read without Headrace."""
+    """Some other rows, read without Headrace."""
     rows = 256
     user, ad = tf.range(rows, dtype=tf.int64), tf.range(rows, dtype=tf.int64) * 7 % BUCKETS
     features = {"id": tf.zeros([rows], tf.int64), "dense": tf.zeros([rows, 3]), "user": user, "ad": ad}
@@ -74,7 +74,7 @@ def evaluation() -> tf.data.Dataset:
 
 
 class Rest(tf.compat.v1.train.SessionRunHook):
-    """Rests after each batch, so that there is time to kill something."""
+    """Sleeps after each batch, so that there is time to kill a process."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -111,11 +111,11 @@ def train(args: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", default="model", help="folder of the model and its checkpoints")
-    parser.add_argument("--records", type=int, default=200_000, help="ids there are")
+    parser.add_argument("--records", type=int, default=200_000, help="number of different ids")
     parser.add_argument("--rows", type=int, default=256, help="rows of a batch")
-    parser.add_argument("--max-wait", type=float, help="seconds until a batch may be short, for input without an end")
+    parser.add_argument("--max-wait", type=float, help="seconds until a batch comes short, for input without an end")
     parser.add_argument("--every", type=int, default=200, help="steps between two checkpoints")
-    parser.add_argument("--seconds", type=int, default=0, help="seconds between two checkpoints, in place of steps")
+    parser.add_argument("--seconds", type=int, default=0, help="seconds between two checkpoints, instead of --every")
     parser.add_argument("--rest", type=float, default=0, help="seconds to rest after each batch")
     parser.add_argument("--keep", type=int, default=3, help="checkpoints to keep")
     train(parser.parse_args())

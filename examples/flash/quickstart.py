@@ -1,5 +1,5 @@
-"""Two trainers of the same model on the same click log, killed every ten seconds: one
-keeps checkpoints in memory, the other on storage alone. The table at the end comes from
+"""Two trainers of the same model on the same click log are killed every ten seconds. One keeps
+checkpoints in memory and on storage, the other on storage alone. The table at the end comes from
 the trainers' own journals.
 
     make quickstart-flash
@@ -52,7 +52,7 @@ def write_log(folder: Path, records: int) -> None:
 
 
 class Job:
-    """A master, an agent and a trainer: `headrace run`, with a folder of its own."""
+    """A master, an agent and a trainer: `headrace run` in a folder of its own."""
 
     def __init__(self, name: str, binary: str, work: Path, log: Path, memory: float, storage: float) -> None:
         self.name, self.folder = name, work / name
@@ -125,8 +125,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=100)
     parser.add_argument("--between", type=float, default=10, help="seconds between two kills")
-    parser.add_argument("--records", type=int, default=400_000, help="of one pass over the log")
-    parser.add_argument("--report", help="write the figures there, as JSON")
+    parser.add_argument("--records", type=int, default=400_000, help="records of one pass over the log")
+    parser.add_argument("--report", help="file for the figures, as JSON")
     args = parser.parse_args()
     binary = os.environ.get("HEADRACE_BIN") or str(HERE.parents[1] / "build" / "headrace")
     work = Path(tempfile.mkdtemp(prefix="headrace-flash-"))
@@ -150,7 +150,7 @@ def main() -> None:
         while time.time() - began < args.seconds:
             for job in jobs:
                 job.alive()
-            # The last kill leaves time to come back.
+            # After the last kill both need time to come back.
             due = time.time() - killed >= args.between and time.time() - began < args.seconds - args.between / 2
             if due and all(job.training() for job in jobs):
                 for job in jobs:

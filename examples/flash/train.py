@@ -4,9 +4,9 @@ that outlive a killed trainer.
     headrace run --model replicated -f clicks.yaml -- python train.py --checkpoints ckpt --memory 1 --storage 10
 
 The model is logistic regression on hashed features, trained by AdaGrad. --memory and
---storage are seconds between checkpoints in memory, and on storage; --memory 0 is the
-same trainer with checkpoints on storage alone. quickstart.py runs both side by side and
-kills them.
+--storage are the seconds between checkpoints in memory and on storage. With --memory 0
+the same trainer has checkpoints on storage alone. quickstart.py runs both side by side
+and kills them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", required=True, help="their folder")
     parser.add_argument("--memory", type=float, default=1, help="seconds between checkpoints in memory; 0: none")
     parser.add_argument("--storage", type=float, default=10, help="seconds between checkpoints on storage")
-    parser.add_argument("--journal", help="a folder for what this process did, for quickstart.py")
+    parser.add_argument("--journal", help="folder for a file that says what this process did, for quickstart.py")
     args = parser.parse_args()
     began = time.time()
     weights, squares = np.zeros(COLUMNS * BUCKETS, np.float32), np.zeros(COLUMNS * BUCKETS, np.float32)
@@ -61,8 +61,8 @@ def main() -> None:
             np.copyto(squares, restored.state["squares"])
             step, records, source, why = restored.step, restored.state["records"], restored.source, restored.why
             if records_of(restored.cut.body) != records:
-                raise SystemExit(f"the model has {records} records, and its cut says {records_of(restored.cut.body)}")
-        del restored  # its arrays are the slot's own
+                raise SystemExit(f"the model has {records} records, and its cut has {records_of(restored.cut.body)}")
+        del restored  # its arrays are views of the slot
         journal = Journal(args.journal, began, records, source, why)
         ck.prepare({"weights": weights, "squares": squares, "records": records})
         in_memory = on_storage = time.monotonic()
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 class Journal:
-    """What this process did, in a file that is mapped: it outlives the process."""
+    """What this process did, in a mapped file that survives the process."""
 
     def __init__(self, folder: str | None, began: float, records: int, source: str, why: str) -> None:
         self._page = None
@@ -92,7 +92,7 @@ class Journal:
         name = os.path.join(folder, f"{time.time_ns()}-{os.getpid()}")
         np.zeros(8, np.float64).tofile(name + ".page")
         self._page = np.memmap(name + ".page", np.float64, "r+", shape=(8,))
-        self._page[:] = records, 0, 0, 0, 0, 0, 0, 0  # records, first step, last step, saves, seconds in them
+        self._page[:] = records, 0, 0, 0, 0, 0, 0, 0  # records, first step, last step, saves, seconds spent in saves
         about = {
             "pid": os.getpid(),
             "began": began,

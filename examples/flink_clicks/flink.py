@@ -15,7 +15,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-# What Flink's own start scripts pass to Java 17, as far as this job needs it.
+# Flink's own start scripts pass these to Java 17; this job needs only some of them.
 OPENS = ["java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.base/java.io", "java.base/java.nio"]
 OPENS += ["java.base/java.lang.reflect", "java.base/java.text", "java.base/java.time", "java.base/java.util.concurrent"]
 OPENS += ["java.base/java.util.concurrent.atomic", "java.base/java.util.concurrent.locks", "java.base/sun.nio.ch"]
@@ -58,7 +58,7 @@ def connector(version: str) -> Path:
 
 
 class Cluster:
-    """The connector's jar lies on the class path of every process, as it does in Flink's lib/."""
+    """The connector's jar is on the class path of every process, as if it were in Flink's lib/."""
 
     def __init__(self, version: str, folder: Path) -> None:
         self.folder = folder
@@ -114,7 +114,7 @@ io.tmp.dirs: {folder}
         ]
 
     def restart_task_manager(self) -> None:
-        """kill -9, and another one."""
+        """Ends the task manager with kill -9 and starts another one."""
         self.task_manager.kill()
         self.task_manager.wait()
         self.task_manager = self._java("taskmanager", TASK_MANAGER, *MEMORY)
@@ -138,7 +138,7 @@ io.tmp.dirs: {folder}
         return str(self.get(f"/jobs/{job}")["state"])
 
     def checkpoints(self, job: str, which: str) -> int:
-        """How many there were: completed, or restored."""
+        """The number of checkpoints: completed, or restored."""
         return int(self.get(f"/jobs/{job}/checkpoints")["counts"][which])
 
     def until(self, what: str, reached: Any, seconds: float = 300) -> None:
@@ -151,9 +151,9 @@ io.tmp.dirs: {folder}
                 pass  # not up yet
             for process in (self.job_manager, self.task_manager):
                 if process.poll() is not None:
-                    raise SystemExit(f"{what}: a process of Flink has ended; its log is in {self.folder}")
+                    raise SystemExit(f"{what}: a process of Flink has ended before; its log is in {self.folder}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"{what}: not after {seconds:.0f} s; the logs are in {self.folder}")
+                raise SystemExit(f"{what}: this has not happened within {seconds:.0f} s; the logs are in {self.folder}")
             time.sleep(0.1)
 
     def close(self) -> None:

@@ -4,8 +4,8 @@
     python train.py & python train.py
 
 The model is two float64 in a file that every trainer maps (Hogwild). With --seen a
-trainer appends the id of every record that it has put into the model, before it
-says so with stream.step(): for a report that owes nothing to Headrace's books.
+trainer appends the id of every record that it has put into the model, before it calls
+stream.step(), for a report that does not use what Headrace itself says.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def main() -> int:
     parser.add_argument("--model", default="events.model", help="file of the shared model")
     parser.add_argument("--rows", type=int, default=100, help="rows per batch")
     parser.add_argument("--max-wait", type=float, help="seconds that a row waits for a full batch")
-    parser.add_argument("--seconds", type=float, default=0, help="what a step takes at least")
-    parser.add_argument("--seen", help="append the ids of what is in the model here")
+    parser.add_argument("--seconds", type=float, default=0, help="least time of a step, in seconds")
+    parser.add_argument("--seen", help="file to which the ids of the records in the model are appended")
     args = parser.parse_args()
 
     model, rows = shared(args.model), 0

@@ -1,15 +1,15 @@
 """A parameter server that has each record in its model once, whatever is killed.
 
 One process owns the model and keeps it in a file (SQLite). An update comes with a claim:
-which records it is made of. The server writes the new weights and the set of all records
-that are in them in one transaction, and answers behind it. So after a kill at any
+the records that it was computed from. In one transaction the server writes the new weights
+and the set of all records that are in them; then it answers. So after a kill at any
 instant the file has both or neither, and an update that comes again is refused.
 
     python server.py --model model.db --socket server.sock
 
-A request is a JSON object in a line. A `gradient` is the sum over the claim's rows of the
-derivatives for the two weights; `ids` are the rows' ids, and each has an entry of its own
-in the model: how often it was learned.
+A request is a JSON object in one line. A `gradient` is the sum over the claim's rows of the
+derivatives for the two weights. `ids` are the ids of the rows. The model has an entry for each
+id: how often it was learned.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RATE = 0.01
 
 
 class Model:
-    """Weights, entries and the claims they are made of, in one file."""
+    """Weights, entries, and the set of records that they contain, in one file."""
 
     def __init__(self, path: str) -> None:
         self.lock = threading.Lock()
         self.owner = open(f"{path}.lock", "w")  # noqa: SIM115  # held until this process ends
-        fcntl.flock(self.owner, fcntl.LOCK_EX)  # waits for a server that is not quite gone
+        fcntl.flock(self.owner, fcntl.LOCK_EX)  # waits until an earlier server has ended
         self.file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.file.execute("PRAGMA synchronous = FULL")
         with self.file:
@@ -49,8 +49,8 @@ class Model:
         self.applied = Applied(json.loads(row[1]))
 
     def update(self, claim: Claim, gradient: list[float], ids: list[int]) -> Claim:
-        """What of the claim was not in the model and is not yet: nothing, if the update was
-        applied. Otherwise the update has to be made of that part alone."""
+        """Returns the part of the claim that is not in the model, if only a part is: the update has to be
+        made of that part alone. If the update was applied, nothing is missing."""
         with self.lock:
             missing = self.applied.missing(claim)
             if missing != claim:
@@ -62,8 +62,8 @@ class Model:
             return Claim(claim.dataset, [])
 
     def store(self, ids: list[int]) -> None:
-        """One transaction. If it fails, memory is ahead of the file: the process ends, and
-        the next one begins with the file."""
+        """One transaction. If it fails, memory is ahead of the file, so the process ends. The next
+        one begins with the file."""
         try:
             self.file.execute("BEGIN IMMEDIATE")
             self.file.execute(
@@ -81,7 +81,7 @@ class Model:
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """One trainer."""
+    """The connection of one trainer."""
 
     def handle(self) -> None:
         model: Model = self.server.model  # type: ignore[attr-defined]
@@ -110,5 +110,5 @@ def serve(args: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="model.db", help="file of the model")
-    parser.add_argument("--socket", default="server.sock", help="where trainers find it")
+    parser.add_argument("--socket", default="server.sock", help="socket on which it listens for trainers")
     serve(parser.parse_args())

@@ -1,10 +1,10 @@
-"""A trainer of a model that lives in a parameter server (server.py).
+"""A trainer of a model in a parameter server (server.py).
 
     headrace run --nproc-per-node 3 -f numbers.yaml -- python train.py --server server.sock
 
-Each update carries a claim of its batch. A trainer that is killed between the update and
-step() gets the batch again, or another trainer does, perhaps with other rows beside it.
-The server answers what of the claim it lacks. Only that part is learned.
+Each update carries a claim of its batch. If a trainer is killed between the update and
+step(), it or another trainer gets the batch again, perhaps together with other rows.
+The server answers which part of the claim it lacks. Only that part is learned.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 
 
 class Server:
-    """The parameter server, which may be killed and come back."""
+    """The client of the parameter server, which may be killed and come back."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.file: Any = None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends it until it is answered. That is safe because of the claim: if an update
-        arrived and its answer was lost, the second one is refused."""
+        """Sends the request until it is answered. The claim makes that safe: if an update has
+        arrived and its answer was lost, the server refuses the second one."""
         line = json.dumps(request).encode() + b"\n"
         while True:
             try:
@@ -62,7 +62,7 @@ def train(args: argparse.Namespace) -> None:
                 reply = server.ask({"claim": claim.data(), "gradient": gradient, "ids": ids.tolist()})
                 weights = np.array(reply["weights"])
                 claim = claim.part(headrace.Claim.from_data(reply["missing"]))
-            stream.step()  # behind the server's answer: it is in the model
+            stream.step()  # after the server's answer: the batch is in the model
             time.sleep(args.pause)
 
 

@@ -1,6 +1,6 @@
-"""Parquet into a landing, and on with each file that comes: spark-submit --jars JAR backfill.py FOLDER CHECKPOINT
+"""Writes Parquet files into a landing, then each new file: spark-submit --jars JAR backfill.py FOLDER CHECKPOINT
 
-The first epochs are the history that lies in FOLDER; later ones are what is added. The
+The first epochs of the query are the files that are in FOLDER; later ones are new files. The
 checkpoint knows which files have landed, so the program may be killed and started again."""
 
 import sys

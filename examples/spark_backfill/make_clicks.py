@@ -1,6 +1,6 @@
 """Writes Parquet files of invented clicks: spark-submit make_clicks.py FOLDER FIRST ROWS
 
-Each run adds one part to FOLDER, with the ids FIRST to FIRST + ROWS. It appears whole."""
+Each run adds one part to FOLDER, with the ids from FIRST to FIRST + ROWS - 1. The part appears as a whole."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Learns which user clicks on which ad, while the rows come: python train.py [JOURNAL]
 
-A JOURNAL gets the ids of the rows that are in the model, a line for each step."""
+It writes the ids of the rows that are in the model into JOURNAL, one line for each step."""
 
 import sys
 
