@@ -1,8 +1,8 @@
-"""What docs/BENCHMARKS.md says of a figure that has a goal: met, missed, or not known.
+"""What docs/BENCHMARKS.md says of a figure with a goal: met, missed, or not known.
 
-A goal stands in the meaning of a figure: "goal 5" is a least value, "goal at most 0.05"
-a greatest one. A median is held against it. Of an interval both ends are: one that lies
-wholly beyond the goal is missed, and only one that holds the goal cannot tell.
+A goal is in the meaning of a figure: "goal 5" is the least value, and "goal at most 0.05" the greatest.
+A median is compared with it. An interval is missed if it is wholly beyond the goal, met if it is
+wholly within, and if the goal is inside the interval the run cannot tell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def verdict(goal: re.Match[str], values: list[float], interval: bool) -> str:
 
 
 def judged(text: str) -> str:
-    """The rows of a section with a verdict after each goal. Doing it again changes nothing."""
+    """The rows of a section, with a verdict after each goal. A second call changes nothing."""
 
     def row(line: str) -> str:
         m = ROW.match(line)
@@ -45,7 +45,7 @@ TITLE = re.compile(r"^## (?P<title>.*?)(?: \(another run: [^)]*\))?$", re.M)
 
 
 def titled(sections: list[str]) -> list[str]:
-    """The sections, those of another commit than the newest run's with that in their title."""
+    """The sections. Those of another commit than the newest run's say so in their titles."""
     runs = [m for s in sections if (m := RUN.search(s))]
     newest = max((m["day"] for m in runs), default="")
     commits = [m["commit"] for m in runs if m["day"] == newest]

@@ -1,15 +1,15 @@
-"""What the benchmarks of queues beside Kafka share: headrace and two ways of a queue's own
+"""The common part of the benchmarks of Pulsar and RocketMQ: headrace and two ways of the queue's own
 client, in one run.
 
-One real broker, started and filled here (bench/fill), with two topics of four
-partitions: `floats` (125 float32, 500 bytes) and `tsv`, the records of bench-decode. A
-queue's readers.py says what each reader does. First what headrace and the tuned reader
-read is compared. Then they take turns within a round, each in a process of its own, and
-ratios are taken within a round. Prints progress, and one JSON object on the last line.
+It starts one real broker and fills it (bench/fill), with two topics of four partitions: `floats` (125
+float32, 500 bytes) and `tsv`, the records of bench-decode. The queue's readers.py says what each reader
+does. First it checks that headrace and the tuned reader read the same. Then they take turns within a
+round, each in its own process, and ratios are taken within a round. It prints progress, and one JSON
+object on the last line.
 
-`headrace` is end to end: `headrace up`, leases, acks, socket, and `stream.step()` per
-batch in a trainer process. `all_cpu` is its trainer and `up` together; of the others,
-all their processes. The broker's work is not counted, but shares the cores.
+`headrace` is measured end to end: `headrace up`, leases, acks, socket, and `stream.step()` for each
+batch in a trainer process. `all_cpu` is the CPU of its trainer and `up` together, and of all processes
+of the others. The broker's work is not counted, but it shares the cores.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Figures = dict[str, float]
 
 class Queue(NamedTuple):
     name: str
-    folder: Path  # of requirements.txt
-    source: Callable[[str, str], str]  # the spec's part, of a topic and what `fill` has printed
+    folder: Path  # the folder of requirements.txt
+    source: Callable[[str, str], str]  # the spec's part, from a topic and the address that `fill` has printed
 
     @property
     def work(self) -> Path:
@@ -51,7 +51,7 @@ class Queue(NamedTuple):
 
     @contextmanager
     def filled(self, records: int, *more: str) -> Iterator[str]:
-        """A broker with both topics; its address."""
+        """Starts a broker with both topics, and gives its address."""
         lines = self.work / "clicks.tsv"
         made = int(records * SHARE["tsv"])
         args = [str(self.work / "decode"), "generate", "-format", "tsv", "-records", str(made), str(lines)]
@@ -94,7 +94,7 @@ class Queue(NamedTuple):
         return self.reader(which, form, broker, min(records, ORDINARY) if which == "ordinary" else records, *check)
 
     def same_records(self, form: str, broker: str, records: int) -> None:
-        """What headrace and the official client read is the same, by number and sum; also a warm-up."""
+        """Checks that headrace and the official client read the same, by number and sum. It is also a warm-up."""
         ours, theirs = (self.one(which, form, broker, records, "check") for which in ("headrace", "tuned"))
         if ours["rows"] != theirs["rows"] or abs(ours["checksum"] - theirs["checksum"]) > 1e-9 * theirs["checksum"]:
             raise SystemExit(f"headrace read other records than the official client: {ours}, {theirs}")
@@ -121,16 +121,16 @@ def figures(rounds: list[dict[str, Figures]]) -> dict[str, list[float]]:
 
 def arguments(about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--records", type=int, default=500_000, help="of floats; tsv has half as many")
+    parser.add_argument("--records", type=int, default=500_000, help="records of floats; tsv has half as many")
     parser.add_argument("--rounds", type=int, default=3)
     return parser
 
 
 def main(queue: Queue, args: argparse.Namespace, *more: str) -> None:
-    """more: for `fill`."""
+    """more: arguments for `fill`."""
     running.prepare(queue.work, queue.folder / "requirements.txt", "./bench/decode", "./bench/fill")
     result: dict[str, object] = dict(vars(args))
-    result["load"] = os.getloadavg()[0]  # of the machine before it began
+    result["load"] = os.getloadavg()[0]  # load of the machine before the run
     with queue.filled(args.records, *more) as broker:
         for form in FORMS:
             records = int(args.records * SHARE[form])

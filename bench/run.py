@@ -1,11 +1,11 @@
-"""Run every benchmark and rewrite docs/BENCHMARKS.md from what they printed.
+"""Runs every benchmark and rewrites docs/BENCHMARKS.md from what they print.
 
 A benchmark is a make target that shows progress and prints its figures as one
 JSON object on its last line. Nothing in docs/BENCHMARKS.md is written by hand.
 
     python bench/run.py [--only lease,makespan] [--repeat 1]
 
-With --only, the figures of the other sections are taken over from the last run.
+With --only, the figures of the other sections are kept.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def number(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """A figure, a spread over runs, or some of these by name."""
+    """A figure, a spread over runs, or several of them by name."""
     if isinstance(value, list):
         return ", ".join(number(v) for v in value)
     if not isinstance(value, dict):
@@ -80,7 +80,7 @@ def show(value: object) -> str:
 
 
 def rows(figures: dict[str, object]) -> dict[str, object]:
-    """The rows of the table: a figure that holds groups of figures is a row for each."""
+    """The rows of the table. A group of figures has a row for each of them."""
     out: dict[str, object] = {}
     for key, value in figures.items():
         if isinstance(value, dict) and value and all(isinstance(v, dict) for v in value.values()):
@@ -112,7 +112,7 @@ def section(name: str, runs: list[dict[str, object]]) -> str:
 
 
 def kept(name: str) -> str | None:
-    """The section of a benchmark on the page as it is."""
+    """The section of a benchmark that is on the page now."""
     if not PAGE.exists():
         return None
     title = rf"{re.escape(BENCHES[name].title)}(?: \(another run: [^)]*\))?"

@@ -1,4 +1,4 @@
-"""What the benchmarks start and measure: brokers, `headrace up`, CPU time."""
+"""Starts and measures the processes of the benchmarks: brokers, `headrace up`, CPU time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 def prepare(work: Path, requirements: Path, *go: str) -> None:
-    """A folder to work in, with Go programs in it, and Python packages."""
+    """Makes the working folder, builds Go programs into it, and installs Python packages."""
     if not BINARY.exists():
         raise SystemExit(f"{BINARY} is missing: run make build")
     work.mkdir(parents=True, exist_ok=True)
@@ -34,8 +34,8 @@ def prepare(work: Path, requirements: Path, *go: str) -> None:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """For readers: numpy's BLAS starts threads at import and has them spin for a
-    while, in whatever is measured then."""
+    """For readers: at import, BLAS of numpy would start threads that spin for a while, and disturb what is
+    measured then."""
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1", **more}
 
 
@@ -51,7 +51,7 @@ class Up(NamedTuple):
         return cpu_of(self.pid)
 
     def most_mib(self) -> float:
-        """The most memory that it has had resident."""
+        """The most memory that was ever resident, in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmHWM:", 1)[1].split()[0]) / 1024
 
@@ -86,8 +86,8 @@ def up(log: Path, *specs: str, more: tuple[str, ...] = ()) -> Iterator[Up]:
 
 @contextmanager
 def broker(work: Path, *more: str) -> Iterator[str]:
-    """A Kafka of our own, ./internal/proof/testbroker/broker-kafka built into work; gives
-    its address, and ends it."""
+    """Starts a Kafka (./internal/proof/testbroker/broker-kafka, built into work), gives its address, and
+    ends it."""
     with (work / "broker.log").open("w") as log:
         process = subprocess.Popen([str(work / "broker-kafka"), *more], stdout=subprocess.PIPE, stderr=log, text=True)
         try:
@@ -108,7 +108,7 @@ def cpu_of(pid: int) -> float:
 
 
 def interval(values: list[float], draws: int = 10_000) -> list[float]:
-    """That holds the median of what these are drawn from, with 95 %."""
+    """The interval that holds the median of the distribution of these values, with 95 %."""
     rng = random.Random(1)
     medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
     return [round(medians[int(draws * q)], 4) for q in (0.025, 0.975)]

@@ -1,4 +1,4 @@
-"""The product's side of a comparison: each batch is stepped, and the last one counts."""
+"""Headrace's side of a comparison: each batch is stepped, and the last one counts too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def stepped(stream: Any, take: Callable[[Any], T]) -> Generator[T, None, None]:
-    """What `take` makes of each batch, which is stepped after that.
+    """Gives what `take` makes of each batch, and steps the batch after that.
 
     Close it before the clock stops. That steps the last batch, and waits until the
     master has answered that every step is durable.

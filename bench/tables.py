@@ -1,5 +1,5 @@
-"""What docs/BENCHMARKS.md says of each benchmark: its title, what was compared, and what each
-figure means, with its goal."""
+"""The texts of docs/BENCHMARKS.md for each benchmark: its title, what was compared, and what each figure
+means, with its goal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Bench(NamedTuple):
     title: str
     text: str
-    meanings: dict[str, str]  # of the figures, with the goals that they are held against
+    meanings: dict[str, str]  # of each figure, with the goal with which it is compared
 
 
 COSTS = {

@@ -40,7 +40,7 @@ def test_a_section_of_another_run_says_so_in_its_title() -> None:
 
 
 def test_beside_each_ratio_of_speeds_stands_the_cpu_per_record() -> None:
-    """A rival with one thread is slower on more cores, and need not cost more."""
+    """A rival with one thread is slower than several cores, but need not cost more CPU."""
     ratios = 0
     for bench in BENCHES.values():
         for key, meaning in bench.meanings.items():
@@ -53,7 +53,7 @@ def test_beside_each_ratio_of_speeds_stands_the_cpu_per_record() -> None:
 
 
 def test_the_page_judges_each_of_its_goals_and_names_the_runs() -> None:
-    """A section that somebody put there by hand too. `python bench/run.py --only none` repairs it."""
+    """It checks a section that was added by hand too. `python bench/run.py --only none` repairs the page."""
     sections = re.split(r"^(?=## )", PAGE.read_text(), flags=re.M)[1:]
     assert len(sections) > 5
     assert [judged(s) for s in sections] == sections

@@ -18,7 +18,7 @@ def main(readers: dict[str, Callable[[str, str], Any]]) -> None:
     child_cpu: Callable[[], float] = getattr(reader, "child_cpu", lambda: 0.0)
     start, used, child = time.monotonic(), time.process_time(), child_cpu()
     n, checksum = 0, 0.0
-    with closing(reader.batches()) as batches:  # the product steps the last batch, and waits for its ack
+    with closing(reader.batches()) as batches:  # Headrace's side steps the last batch, and waits for its ack
         for arrays in batches:
             n += len(arrays[0])
             if check:

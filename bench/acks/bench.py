@@ -1,24 +1,22 @@
-"""What acks and exact checkpoints cost: a trainer that steps every batch against one
-that says nothing, turn and turn about in one run on the same file.
+"""What acks and exact checkpoints cost: one trainer steps every batch, another says nothing. They take
+turns in one run on the same file.
 
     python -m bench.acks.bench [--seconds 2] [--pairs 31] [--save-every 0]
 
-Two streams of endless passes over one file lie side by side in one process: 1,024-row
-batches of click-log columns (label, 13 floats, 26 hashed ids), and a loop that does
-nothing else, so what an ack costs stands against the shortest step there can be. A
-reading begins with a second in which both step, so that both have the leases of their
-pace. Then comes the window, the same number of rows for both, about --seconds long.
-In it `exact` steps each batch, and with --save-every saves and binds checkpoints
-(1 MiB of weights, 3 are kept), evenly over the window. `silent` takes the same frames of
-the same leases and says nothing at all: not an ack is made, sent or written in its
-window. What it read is stepped behind the window, and the next reading begins when that
-is durable. (track=False is no such zero: an agent acks each frame of it by itself.)
+Two streams read endless passes over one file, side by side in one process: batches of 1,024 rows of
+click-log columns (label, 13 floats, 26 hashed ids). The loop does nothing else, so the cost of an
+ack is compared with the shortest possible step. Before each window both step for a second, so that
+both have the leases of their pace. A window has the same number of rows for both, and takes about
+--seconds. In its window `exact` steps each batch. With --save-every it also saves and binds
+checkpoints (1 MiB of weights, 3 are kept), spread evenly over the window. `silent` takes the same
+frames of the same leases and says nothing: in its window no ack is made, sent or written. Its batches
+are stepped after the window, and the next window begins when that is durable. (track=False would
+not do: with it the agent acks each frame by itself.)
 
-A pair of windows gives one ratio of times, and one of the CPU time of trainer, agent
-and master together, which other work on the machine disturbs less. Each is printed
-as its median over the pairs, the interval that holds the median with 95 % (bootstrap),
-and the range. An interval wider than the goal says that this run cannot tell.
-The last line is one JSON object.
+A pair of windows gives one ratio of times, and one ratio of the CPU time of trainer, agent and master
+together. Other work on the machine disturbs the second less. For each it prints the median over
+the pairs, the interval that holds the median with 95 % (bootstrap), and the range. If the interval
+is wider than the goal, this run cannot tell. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -56,11 +54,11 @@ class Window(NamedTuple):
     cpu: float  # of trainer, agent and master
     trainer_cpu: float
     batches: int
-    unbound: int  # checkpoints that were not bound when it ended
+    unbound: int  # checkpoints that were not bound at the end of the window
 
 
 class Bench:
-    """The two streams and what they are measured with."""
+    """The two streams, and what is needed to measure them."""
 
     def __init__(self, up: running.Up, checkpoints: Checkpointer | None) -> None:
         self.up = up
@@ -69,7 +67,7 @@ class Bench:
         self.weights = np.zeros(1 << 17)
 
     def window(self, name: str, batches: int, saves: int) -> Window:
-        """Reads so many batches, after the warm-up, as the name says."""
+        """Reads so many batches after the warm-up, and treats them as `name` says."""
         stream = self.streams[name]
         warm = time.perf_counter() + WARM_SECONDS
         while time.perf_counter() < warm:
@@ -100,7 +98,7 @@ class Bench:
         return self.checkpoints.save(step, {"weights": self.weights})
 
     def settle(self, stream: Stream, saved: list[Saved]) -> None:
-        """Nothing of this window is left to do in the next one."""
+        """Waits for the rest of this window's work, so that none of it falls into the next one."""
         for s in saved:
             s.wait(60)
         if stream.unstepped:
@@ -129,7 +127,7 @@ def verdict(ratios: list[float]) -> str:
 
 def measure(bench: Bench, args: argparse.Namespace) -> dict[str, object]:
     saves = max(1, round(args.seconds / args.save_every)) if args.save_every else 0
-    # The first pair warms the page cache and says how many batches a window is.
+    # The first pair warms the page cache, and decides how many batches a window has.
     batches = 2000
     for name in ("silent", "exact"):
         first = bench.window(name, batches, min(saves, 1))

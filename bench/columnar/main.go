@@ -1,5 +1,5 @@
-// Columnar lists and reads a dataset of files as master and agent do, from the source to the
-// bytes of frames, without either. It prints rows and CPU seconds. parquet.py and run.py run it.
+// Columnar lists and reads a dataset of files as master and agent do, from the source to the bytes of
+// frames, but without master and agent. It prints rows and CPU seconds. parquet.py and run.py run it.
 //
 //	columnar SPEC ROWS
 package main
@@ -33,8 +33,8 @@ func main() {
 type reader struct {
 	dec   *decode.Decoder
 	b     *decode.Builder
-	batch sources.Batch // as in the agent, the next segment's rows go where the last one's were
-	rows  int           // of a batch
+	batch sources.Batch // reused as in the agent: the next segment's rows overwrite the last one's
+	rows  int           // rows of a batch
 	total int
 	bytes int
 }

@@ -1,8 +1,8 @@
-"""Parquet, 40 columns: CPU of our source and decoder, into the bytes of frames, against
-pyarrow's iter_batches on one thread, into numpy arrays. And end to end: a trainer with a step
-per batch beside `headrace up`, with leases and acks. All in turns; on a shared machine only
-the ratios mean something. The last line is one JSON object: [median, least, most] over the
-rounds, and each ratio is of one round.
+"""Parquet, 40 columns: the CPU of our source and decoder, which make the bytes of frames, is compared
+with that of pyarrow's iter_batches on one thread, which makes numpy arrays. End to end: a trainer
+with a step for each batch, beside `headrace up`, with leases and acks. They take turns: on a shared
+machine only the ratios mean something. The last line is one JSON object: [median, least, most] over
+the rounds. Each ratio is of one round.
 
     python -m bench.columnar.parquet --reader PROGRAM [--records N] [--rounds N]
 
@@ -66,7 +66,7 @@ def hashed(texts: pa.Array) -> np.ndarray:
 
 
 def pyarrow(folder: Path, kind: str, rows: int) -> None:
-    """Reads as pyarrow's users do, and prints rows and CPU seconds."""
+    """Reads as users of pyarrow do, and prints rows and CPU seconds."""
     known: dict[str, tuple[pa.Array, np.ndarray]] = {}
 
     def bucket(name: str, column: pa.DictionaryArray) -> np.ndarray:
@@ -90,7 +90,7 @@ def pyarrow(folder: Path, kind: str, rows: int) -> None:
 
 
 def train(rows: int) -> None:
-    """A trainer that takes every column of every batch, and steps it; prints rows and CPU seconds."""
+    """A trainer that takes every column of every batch and steps it. Prints rows and CPU seconds."""
     import headrace
 
     total, before = 0, None
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    report: dict[str, Any] = {**vars(args), "load": os.getloadavg()[0]}  # of the machine before it began
+    report: dict[str, Any] = {**vars(args), "load": os.getloadavg()[0]}  # load of the machine before the run
     del report["reader"]
     for kind in KINDS:
         report.update(compare(args.reader, kind, args.records, args.rounds))

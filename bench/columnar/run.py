@@ -1,8 +1,8 @@
-"""tf.Example with 40 features: CPU of our source and decoder, which list, check both CRCs, decode
-and hash into the bytes of frames of 1,024 rows, against tf.data with TFRecordDataset,
-batch(1024) and parse_example, which does not hash. Both are run in turns; only the ratio means
-something on a shared machine. The last line is one JSON object: [median, least, most] over the
-rounds, and each ratio is of one round.
+"""tf.Example with 40 features. Our source and decoder list, check both CRCs, decode and hash into the
+bytes of frames of 1,024 rows. Their CPU is compared with that of tf.data: TFRecordDataset,
+batch(1024) and parse_example, which does not hash. They take turns: on a shared machine only the
+ratio means something. The last line is one JSON object: [median, least, most] over the rounds. Each
+ratio is of one round.
 
     python run.py --tensorflow PYTHON --reader PROGRAM [--records N] [--rounds N]
 """
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reader", required=True, help="the program built from bench/columnar")
     args = parser.parse_args()
-    load = os.getloadavg()[0]  # of the machine before it began
+    load = os.getloadavg()[0]  # load of the machine before the run
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     examples = [args.tensorflow, str(HERE / "examples.py")]
     with tempfile.TemporaryDirectory() as folder:

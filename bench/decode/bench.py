@@ -4,16 +4,14 @@
 
 Records have a label, 13 numbers and 26 categories; the file is in the page
 cache. contestants.py says what each contestant does and what is not counted.
-The contestants take turns within a round, each in a process of its own, and
-ratios are taken within a round: what disturbs the machine disturbs them alike.
-Prints progress, and one JSON object on the last line; each figure is [median,
-min, max] over the rounds.
+The contestants take turns within a round, each in its own process. Ratios are taken within a round,
+so that other work on the machine disturbs both sides alike. It prints progress, and one JSON object
+on the last line. Each figure is [median, min, max] over the rounds.
 
-`headrace` is measured end to end: `headrace up`, leases, acks, socket, and
-`stream.step()` per batch in a trainer process. Records per second are also given
-per second of CPU that the `up` process took, because its master, agent and
-reading share the cores with the trainer: that is the decoding core's figure.
-`decode` is the Go decoder alone, file to frames on one core.
+`headrace` is measured end to end: `headrace up`, leases, acks, socket, and `stream.step()` for each
+batch in a trainer process. Records are also given per CPU second of the `up` process, because its
+master, agent and reading share the cores with the trainer: that is the figure of the decoding core.
+`decode` is the Go decoder alone, from file to frames on one core.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def spec(form: str) -> str:
 
 
 def prepare(records: int) -> None:
-    """The tools and the input; the same records in both formats."""
+    """The tools and the input. Both formats have the same records."""
     running.prepare(WORK, HERE / "requirements.txt", "./bench/decode")
     for form in FORMATS:
         path = WORK / f"clicks.{form}"
@@ -52,7 +50,7 @@ def prepare(records: int) -> None:
             subprocess.run(args, check=True)
             stamp.write_text(str(records))
         (WORK / f"{form}.yaml").write_text(spec(form))
-        with path.open("rb") as f:  # into the page cache
+        with path.open("rb") as f:  # so that it is in the page cache
             while f.read(1 << 24):
                 pass
 

@@ -15,8 +15,8 @@ pyarrow       pyarrow's streaming reader on one thread, then numpy. Categories
               are hashed by numpy on the 8 bytes of each string, three multiplies
               and a mask: less work than XXH64, and only possible because all
               of them have 8 bytes.
-pyarrow_raw   the same without categories: they stay Arrow strings, nobody
-              could train on them. What the reader alone costs.
+pyarrow_raw   the same without categories: they stay Arrow strings, which cannot be
+              trained on. This is the cost of the reader alone.
 python        split or json.loads per record, float() per number, zlib.crc32 per
               category: the cheapest hash that Python has.
 """
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench.py here hides the package
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench.py in this folder hides the package bench
 from stepped import stepped
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -128,7 +128,7 @@ def main() -> None:
     if which == "headrace":
         import headrace
 
-        headrace.init()  # what a training process does once, before it reads
+        headrace.init()  # a training process does this once, before it reads
         batches = headrace_batches(form, path, rows)
     elif which.startswith("pyarrow"):
         import pyarrow.csv
@@ -137,7 +137,7 @@ def main() -> None:
         batches = pyarrow_batches(form, path, rows, hashed=which == "pyarrow")
     else:
         batches = python_batches(form, path, rows)
-    # What the checks cost is taken off again, for all alike.
+    # The cost of the checksum is subtracted, for all contestants.
     start, used = time.monotonic(), time.process_time()
     n, checksum, checks = 0, 0.0, 0.0
     with closing(batches):
@@ -146,7 +146,7 @@ def main() -> None:
             before = time.process_time()
             checksum += float(label.sum()) + float(dense.sum(dtype=np.float64))
             if cat.size and not (0 <= int(cat[0, 0]) < BUCKETS and cat.shape[1] == len(CAT)):
-                raise SystemExit("categories out of range")
+                raise SystemExit("a category is not below 2**20")
             checks += time.process_time() - before
             if n >= limit:
                 break

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// generate writes records with skewed numbers and categories: of each column's
-// up to 10^6 categories a few make most of the records.
+// generate writes records with skewed numbers and categories: each column has up to 10^6 categories, and
+// a few of them make up most of the records.
 func generate(w io.Writer, format string, records int, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := bufio.NewWriterSize(w, 1<<20)
@@ -27,7 +27,7 @@ func generate(w io.Writer, format string, records int, seed uint64) error {
 	return out.Flush()
 }
 
-// number is absent one time in ten.
+// number is missing one time in ten.
 func number(r *rand.Rand) (v int64, present bool) {
 	return int64(r.ExpFloat64() * 60), r.IntN(10) > 0
 }

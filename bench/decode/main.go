@@ -28,12 +28,12 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("say generate or read")
+		return errors.New("give a command: generate or read")
 	}
 	fs := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	format := fs.String("format", "tsv", "tsv or json")
 	records := fs.Int("records", 400000, "records to generate")
-	seed := fs.Uint64("seed", 1, "of the records")
+	seed := fs.Uint64("seed", 1, "seed of the records")
 	rows := fs.Int("rows", 1024, "rows of a batch")
 	spec := fs.String("spec", "", "the dataset, as for headrace up -f")
 	if err := fs.Parse(args[1:]); err != nil {
@@ -41,7 +41,7 @@ func run(args []string) error {
 	}
 	switch {
 	case fs.NArg() != 1:
-		return errors.New("give one file")
+		return errors.New("give exactly one file")
 	case args[0] == "generate":
 		f, err := os.Create(fs.Arg(0))
 		if err != nil {
@@ -54,7 +54,7 @@ func run(args []string) error {
 	case args[0] == "read":
 		return read(fs.Arg(0), *spec, *rows)
 	}
-	return fmt.Errorf("%s is not generate or read", args[0])
+	return fmt.Errorf("unknown command %q: use generate or read", args[0])
 }
 
 // batchesPerFrame makes frames of about 1 MiB, as the agent does.

@@ -18,13 +18,13 @@ const (
 	width      = 125 // float32
 )
 
-// broker runs and is written to.
+// broker is a running broker.
 type broker interface {
-	// fill makes a topic of what next gives until io.EOF.
+	// fill creates a topic and writes to it what next gives, until io.EOF.
 	fill(ctx context.Context, topic string, next func() ([]byte, error)) error
-	// writer makes a topic and gives a function that writes to its partitions in turn.
+	// writer creates a topic and gives a function that writes to its partitions in turn.
 	writer(ctx context.Context, topic string, partitions int) (write func(context.Context, [][]byte) error, end func(), err error)
-	// address is what readers connect to.
+	// address is the address for readers.
 	address() string
 	Close() error
 }
@@ -33,9 +33,9 @@ func main() {
 	kind := flag.String("broker", "rocketmq", "rocketmq or pulsar")
 	floats := flag.Int("floats", 0, "records of the topic floats: 125 float32 each")
 	tsv := flag.String("tsv", "", "file whose lines are the records of the topic tsv")
-	rate := flag.Int("rate", 0, "records/s that are written to the topic events until the end: the clock in ns and a number, int64 each")
-	parts := flag.Int("partitions", 2, "of the topic events")
-	wide := flag.Bool("wide", false, "of RocketMQ: let an answer hold 1,024 messages or 4 MiB, not 32 or 256 KiB")
+	rate := flag.Int("rate", 0, "records per second that are written to the topic events until the program ends; a record is the clock in ns and a number, int64 each")
+	parts := flag.Int("partitions", 2, "partitions of the topic events")
+	wide := flag.Bool("wide", false, "RocketMQ: let an answer hold 1,024 messages or 4 MiB, not 32 or 256 KiB")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -64,7 +64,7 @@ func (b pulsar) fill(ctx context.Context, topic string, next func() ([]byte, err
 	return nil
 }
 
-// writer's records have lingered already, so the library's batches wait for 1 ms more.
+// writer's records have waited for others already, so the library's batches wait only 1 ms more.
 func (b pulsar) writer(ctx context.Context, topic string, partitions int) (func(context.Context, [][]byte) error, func(), error) {
 	if err := b.CreateTopic(ctx, topic, partitions); err != nil {
 		return nil, nil, err
@@ -105,7 +105,7 @@ func (b pulsar) writer(ctx context.Context, topic string, partitions int) (func(
 	return write, c.Close, nil
 }
 
-// producer tries for a while: on a busy machine a broker's first topics take long.
+// producer retries for a while: on a busy machine a broker needs long for its first topics.
 func producer(ctx context.Context, c client.Client, topic string, delay time.Duration) (client.Producer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

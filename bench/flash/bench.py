@@ -1,6 +1,6 @@
-"""Checkpoints in memory: what a save blocks, what a restore costs, and what the trainer
-keeps of its speed while one goes to storage. The floor is a copy of the same tensors into
-memory that is warm, in the same process, in alternation.
+"""Checkpoints in memory: how long a save blocks, how long a restore takes, and how much of its speed the
+trainer keeps while a checkpoint goes to storage. The floor is a copy of the same tensors into memory
+that was used before, in the same process, in alternation.
 
     make bench-flash
 """
@@ -26,7 +26,7 @@ decode: {{format: tsv, columns: [{{name: id, path: "0", dtype: int64}}]}}
 
 
 def measure(tensors: int, size: int, rounds: int, persists: int, rivals: int, python: str, other: str | None) -> dict:
-    """other: where dlrover lies."""
+    """other: the folder of dlrover, if there is one."""
     binary = os.environ.get("HEADRACE_BIN") or str(HERE.parents[1] / "build" / "headrace")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         work = Path(name)
@@ -115,7 +115,7 @@ def over(found: dict, one: str, other: str) -> list[float]:
 
 
 def ready(restore: dict) -> float:
-    """restore() and the copy into the model, over a copy from warm memory."""
+    """restore() and the copy into the model, compared with a copy from memory that was used before."""
     return round((restore["called_s"] + restore["copied_s"]) / restore["warm_copy_s"], 3)
 
 
@@ -127,7 +127,7 @@ def torch_python() -> str:
 
 
 def dlrover(python: str) -> str | None:
-    """The folder in which dlrover lies, which this installs outside the tree. None: that did not work."""
+    """The folder with dlrover, which this installs outside the source tree. None: installing failed."""
     cache = Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace")
     packages = HERE / "dlrover.txt"
     home = cache / f"dlrover-{hashlib.sha256(packages.read_bytes()).hexdigest()[:8]}"

@@ -1,6 +1,6 @@
-"""A delta beside a whole save of the same table: bytes on storage, and seconds from save()
-until it is durable. Whole saves and deltas alternate in one process; before each of them
-5 % of the rows are changed and touched.
+"""A delta compared with a whole save of the same table: bytes on storage, and seconds from save() until it
+is durable. Whole saves and deltas alternate in one process. Before each of them 5 % of the rows are
+changed and touched.
 
     make bench-deltas
 """

@@ -1,4 +1,4 @@
-"""One trainer that measures its own saves. bench.py starts it, and then again to measure the
+"""One trainer that measures its own saves. bench.py starts it, and starts it again to measure the
 restore."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def copy(into: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> float:
 
 
 def rates(seconds: float, saved: Any = None) -> float:
-    """Multiplications of matrices per second, for some seconds or until a save has ended."""
+    """Matrix multiplications per second, for some seconds or until a save has ended."""
     a = np.ones((256, 256), np.float32)
     n, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds if saved is None else not saved.done:
@@ -46,8 +46,8 @@ def main() -> None:
     attempt = int(os.environ["HEADRACE_ATTEMPT"])
     with headrace.dataset("rows").batches(10) as stream:
         if attempt:
-            # The first restore comes at once. The second one comes when a model has been built:
-            # the slot is compared with its checksum meanwhile.
+            # The first restore comes at once. The second comes after a model was built: meanwhile the slot is
+            # compared with its checksum.
             restore(stream, at_once=attempt == 1)
             return
         ck = headrace.Checkpointer(cfg["dir"], stream, memory=True)
@@ -77,7 +77,7 @@ def main() -> None:
             saved = ck.save(step, state, storage=storage)
             took = time.perf_counter() - began
             for name in list(state)[:: max(1, len(state) // 8)]:
-                state[name][:1000] = -1  # if the save were not a copy, this would change the checkpoint
+                state[name][:1000] = -1  # a save that is not a copy would change in the checkpoint
             saved.wait_memory()
             return took, saved
 
@@ -151,7 +151,7 @@ class Rivals:
     def __exit__(self, *_: object) -> None:
         if self.dlrover is not None:
             self.dlrover._engine.saver_proc.kill()
-            shutil.rmtree("/tmp/ckpt_sock", ignore_errors=True)  # else the next process would wait for this socket
+            shutil.rmtree("/tmp/ckpt_sock", ignore_errors=True)  # otherwise the next process would wait for this socket
         self.dist.destroy_process_group()
 
     def ways(self) -> list[tuple[str, Any]]:

@@ -1,19 +1,18 @@
-"""How old records are when a trainer has them: headrace and the queue's own client, in turn.
+"""How old records are when a trainer gets them: headrace and the queue's own client, in turn.
 
     python -m bench.freshness.bench [--source kafka] [--partitions 2] [--rate 10000] [--rounds 3] [--seconds 10]
 
-One real broker, started here (internal/proof/testbroker), a topic of two partitions or
-more, and a producer in a process of its own that writes at a fixed rate all the time: of
-Kafka producer.py, of Pulsar and RocketMQ bench/fill, which also runs the broker. Beside
-headrace the queue's own Python client reads: confluent-kafka, or pulsar-client. Nobody has
-a fast one for RocketMQ, so there headrace is alone. The two
-readers (readers.py) take turns, each in a fresh process that begins at the topic's
-end; the first seconds of each are left out. headrace is end to end: `headrace up`,
-leases, acks, socket, a step per batch. An age is from the producer's clock in the
-record to the batch in Python, and holds the producer's own linger (5 ms) as well.
+It starts one real broker (internal/proof/testbroker) with a topic of two or more partitions, and a
+producer in its own process that writes at a fixed rate all the time: producer.py for Kafka, and
+bench/fill, which also runs the broker, for Pulsar and RocketMQ. The queue's own Python client
+reads beside headrace: confluent-kafka or pulsar-client. RocketMQ has no fast Python client, so
+there headrace is alone. The readers (readers.py) take turns, each in a new process that begins at
+the topic's end. The first seconds of each are left out. headrace is measured end to end:
+`headrace up`, leases, acks, socket, a step for each batch. An age is the time from the producer's
+clock in the record to the batch in Python. It includes the producer's own linger (5 ms).
 
-Last, the producer is ended, and what an idle tail costs is measured: cores of
-`headrace up` and of a trainer that waits. The last line is one JSON object.
+At the end the producer is stopped, and the cost of an idle topic is measured: the cores that
+`headrace up` and a waiting trainer use. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def headrace(source: str, address: str, seconds: float, rate: int) -> Figures:
 
 
 def idle(source: str, address: str) -> Figures:
-    """Nothing is produced: what waiting costs."""
+    """The cost of waiting: nothing is produced."""
     with running.up(LOG, spec(source, address)) as up:
         trainer = subprocess.Popen(
             command("headrace", address, 1000, 0),
@@ -180,7 +179,7 @@ def main() -> None:
             for figure in all_rounds[0]:
                 if figure != "rows":
                     result[f"{name}_{figure}"] = spread([r[figure] for r in all_rounds])
-        if args.source == "kafka":  # of the others, the broker ends with who writes
+        if args.source == "kafka":  # the other brokers end with the program that writes
             producer.terminate()
             acknowledged: Figures = json.loads(producer.communicate(timeout=60)[0])
             result.update({f"acknowledged_{k}": round(v, 1) for k, v in acknowledged.items()})

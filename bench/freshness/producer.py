@@ -1,12 +1,12 @@
 """Produces records at a fixed rate until it is killed: producer.py BROKER RATE PARTITIONS
 
-A record is its producer's wall clock in ns and its number, 16 bytes. librdkafka with
-its default settings (linger.ms 5) writes them. Each millisecond those that are due
-are made, with one reading of the clock each. Into many partitions it writes as a sticky
-partitioner does: those that are due each 5 ms go to one partition, then to the next.
+A record is its producer's wall clock in ns and its number, 16 bytes. librdkafka writes them with its
+default settings (linger.ms 5). Each millisecond it makes the records that are due, and reads the clock
+for each. With many partitions it writes as a sticky partitioner does: the records of 5 ms go to one
+partition, those of the next 5 ms to the next.
 
-When it is asked to end, it prints how old every tenth of the last records was when the
-broker had acknowledged it, as JSON. No reader can have records earlier than about then.
+When it is asked to end, it prints as JSON the age of every tenth of the last records at the time at
+which the broker acknowledged it. No reader can have records much earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import deque
 from typing import Any
 
 MANY = 16  # partitions
-LAST = 20_000  # ages that are kept: a broker that has just started is slow
+LAST = 20_000  # how many ages are kept; older ones are of a broker that has just started and is slow
 
 
 def main() -> None:

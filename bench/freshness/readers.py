@@ -1,15 +1,14 @@
-"""What bench.py measures: one reader per process, from the end of a topic on.
+"""The readers that bench.py measures: one per process, from the end of a topic on.
 
     python readers.py WHICH BROKER WARMUP SECONDS RATE OUT     (a Pulsar's two addresses are one BROKER)
 
-Each takes batches of up to 256 records, none of which waits for more than 10 ms
-for others, and notes how old each record is when its batch is there as numpy
-arrays: the record holds the wall clock of its producer, in ns. It prints one JSON
-object with rows, batches and the CPU seconds of this process, and writes the ages
-in ms, without those of the first WARMUP seconds, to OUT (.npy). The first seconds go on,
-for READY at most, until nine tenths of RATE records have come within a second, none of them
-older than a second. A reader of many partitions finds them one after the other, and has then
-what was written meanwhile before it.
+Each takes batches of up to 256 records. No record waits longer than 10 ms for others. The reader
+notes how old each record is when its batch is there as numpy arrays: the record has the wall clock of
+its producer, in ns. It prints one JSON object with rows, batches and the CPU seconds of this process,
+and writes the ages in ms to OUT (.npy), without those of the first WARMUP seconds. The warm-up ends
+when nine tenths of RATE records have come within a second and none was older than a second, or
+after READY seconds. A reader of many partitions finds them one after the other, and each has
+records that were written before that.
 
 headrace    the product: a running agent, `batches(256, max_wait=0.01)`, a step per batch
 confluent   confluent-kafka with default settings, consume(256, timeout=0.01), and one
@@ -74,7 +73,7 @@ def main() -> None:
     batches = readers[which](broker)
     ages: list[np.ndarray] = []
     first, cpu, begins = 0.0, 0.0, 0.0
-    second: deque[tuple[float, int, int]] = deque()  # what has come in the last one: when, rows, the oldest's age
+    second: deque[tuple[float, int, int]] = deque()  # batches of the last second: time, rows, oldest age
     for at in batches:
         now = time.time_ns()
         clock = time.monotonic()

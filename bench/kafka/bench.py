@@ -2,20 +2,18 @@
 
     python -m bench.kafka.bench [--records 1000000] [--rounds 3] [--only floats,tsv,json]
 
-(--records is of tsv; floats have twice, json half as many.)
+(--records is the number for tsv; floats have twice as many, json half as many.)
 
-One real broker, started here (internal/proof/testbroker), with three topics of four
-partitions that are written once, uncompressed, in batches of 1,000 records:
-`floats` (125 float32, 500 bytes), and `tsv` and `json`, the records of
-bench-decode. readers.py says what each reader does. First what headrace and the
-best of the others read is compared. Then they take turns within a round, each in
-a process of its own, and ratios are taken within a round: what disturbs the
-machine disturbs them alike. Prints progress, and one JSON object on the last line.
+It starts one real broker (internal/proof/testbroker) with three topics of four partitions. They are
+written once, uncompressed, in batches of 1,000 records: `floats` (125 float32, 500 bytes), and `tsv`
+and `json`, the records of bench-decode. readers.py says what each reader does. First it checks that
+headrace and the best of the others read the same. Then they take turns within a round, each in its
+own process. Ratios are taken within a round, so that other work on the machine disturbs both sides
+alike. It prints progress, and one JSON object on the last line.
 
-`headrace` is end to end: `headrace up`, leases, acks, socket, and `stream.step()`
-per batch in a trainer process. `all_cpu` is its trainer and `up` together; of the
-others, whose one process is everything, that process. The broker's work is the
-same for all and not counted, but it shares the cores with them.
+`headrace` is measured end to end: `headrace up`, leases, acks, socket, and `stream.step()` for each
+batch in a trainer process. `all_cpu` is the CPU of its trainer and `up` together; the others have
+only one process. The broker's work is the same for all. It is not counted, but it shares the cores.
 """
 
 from __future__ import annotations
@@ -141,7 +139,7 @@ def one_round(form: str, broker: str, records: int) -> dict[str, Figures]:
 
 
 def same_records(form: str, broker: str, records: int) -> None:
-    """What headrace and librdkafka read is the same, by number and sum; also a warm-up."""
+    """Checks that headrace and librdkafka read the same, by number and sum. It is also a warm-up."""
     ours, theirs = headrace(form, broker, records, "check"), reader("tuned", form, broker, records, "check")
     if ours["rows"] != theirs["rows"] or abs(ours["checksum"] - theirs["checksum"]) > 1e-9 * theirs["checksum"]:
         raise SystemExit(f"headrace read other records than librdkafka: {ours}, {theirs}")

@@ -1,4 +1,4 @@
-"""What bench.py measures: one reader per process, Kafka to numpy batches.
+"""The readers that bench.py measures: one per process, Kafka to numpy batches.
 
     python readers.py WHICH FORM BROKER RECORDS [check]
 
@@ -7,12 +7,12 @@ bytes), `tsv` and `json` (a label, 13 numbers, 26 categories). Each reader gives
 the same arrays, floats (n, 125) or label (n,), dense (n, 13), cat (n, 26), and
 steps over RECORDS records. It prints rows, wall and CPU seconds of this process
 from before it opens its dataset or assigns its partitions, whose numbers it knows
-by then. With `check` it also sums all floats: what that costs is more than some of
-the readers do, so timed runs go without.
+by then. With `check` it also sums all floats. That costs more than some of the readers, so timed
+runs do without it.
 
 headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
            time ends when all steps are durable.
-ordinary   what most write: confluent-kafka with its default settings,
+ordinary   as most programs do it: confluent-kafka with its default settings,
            consume(1000), then np.frombuffer and np.stack, or split, or json.loads
            for each record. Categories are hashed with zlib.crc32.
 tuned      the best that is known in Python: librdkafka that never pauses
@@ -40,7 +40,7 @@ from contestants import BUCKETS, CAT, DENSE, hash_strings, stepped
 
 Arrays = tuple[np.ndarray, ...]
 
-ROWS = 1024  # of our batches
+ROWS = 1024  # rows of headrace's batches
 ORDINARY_BATCH = 1000
 TUNED_BATCH = {"floats": 1000, "tsv": 5000, "json": 5000}
 WIDTH = 125
@@ -51,7 +51,7 @@ class Headrace:
     def __init__(self, form: str, _broker: str) -> None:
         import headrace
 
-        headrace.init()  # what a training process does once, before it reads
+        headrace.init()  # a training process does this once, before it reads
         self.dataset = headrace.dataset(form)
         self.columns = ["x"] if form == "floats" else ["label", "dense", "cat"]
 

@@ -1,19 +1,18 @@
-"""Records that are pushed until a trainer has them: headrace's landing and a real Kafka, in turn.
+"""Records from their push until a trainer has them: headrace's landing and a real Kafka, in turn.
 
     python -m bench.landing.bench [--records 200000] [--rate 5000] [--rounds 3]
 
-One producer and one reader, both in Python, each in a process of its own. A record has 200
-bytes: its producer's clock, its number, and 46 float32. The producer of landing is
-`headrace.Pusher`, a transaction at a time; the producer of Kafka is confluent-kafka with
-acks=all, and a flush where landing commits. The reader of landing is a trainer with a step per
-batch, through `headrace up`; that of Kafka is confluent-kafka's consumer, with one
-np.frombuffer for each of its batches. Both lie on the same disk. Landing fsyncs each chunk and
-each commit before it answers; Kafka as it is shipped does not fsync.
+One producer and one reader, both in Python, each in its own process. A record has 200 bytes: its
+producer's clock, its number, and 46 float32. Landing: `headrace.Pusher`, one transaction at a time, and
+a trainer with a step for each batch, through `headrace up`. Kafka: confluent-kafka with acks=all and
+a flush where landing commits, and its consumer with one np.frombuffer for each of its batches. Both
+use the same disk. Landing fsyncs each chunk and each commit before it answers; Kafka with its default
+settings does not fsync.
 
-Two figures of each round, each way in turn, first landing, then Kafka: how long all records take
-from the first push to the last batch (transactions of 10,000), and how old a record is in the
-reader at a fixed rate (a transaction every 100 ms). CPU is that of all processes: producer,
-reader, and the broker with its Java, or `headrace up`. The last line is one JSON object.
+Each round has two figures, first of landing, then of Kafka: how long all records take from the first
+push to the last batch (transactions of 10,000), and how old a record is in the reader at a fixed rate
+(a transaction every 100 ms). CPU is that of all processes: producer, reader, and the broker with its
+Java, or `headrace up`. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Figures = dict[str, float]
 
 
 def tree(pid: int) -> list[int]:
-    """A process and those that it has started."""
+    """A process and its children, their children, and so on."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -67,7 +66,7 @@ def cpu_of_tree(pid: int) -> float:
 
 @contextmanager
 def kafka() -> Iterator[tuple[str, int]]:
-    """A broker; its address and its process."""
+    """A broker: its address, and its process id."""
     with (WORK / "broker.log").open("w") as log:
         args = [str(WORK / "broker-kafka"), "-topic", "events", "-partitions", str(PARTITIONS)]
         process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -83,7 +82,7 @@ def kafka() -> Iterator[tuple[str, int]]:
 
 
 def run(which: str, where: str, records: int, rate: int, server: int, **env: str) -> Figures:
-    """One producer and one reader. where: the broker, or the state folder."""
+    """One producer and one reader. where: the address of the broker, or the state folder."""
     ages = WORK / f"{which}.npy"
     program = [sys.executable, str(HERE / "sides.py")]
     pipe, environment = subprocess.PIPE, running.environment(**env)
@@ -121,9 +120,9 @@ def landing(records: int, rate: int) -> Figures:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=200_000, help="of the first figure")
-    parser.add_argument("--rate", type=int, default=5000, help="records/s of the second one")
-    parser.add_argument("--seconds", type=float, default=10, help="of the second one")
+    parser.add_argument("--records", type=int, default=200_000, help="records of the first figure")
+    parser.add_argument("--rate", type=int, default=5000, help="records per second of the second figure")
+    parser.add_argument("--seconds", type=float, default=10, help="seconds of the second figure")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     running.prepare(WORK, HERE / "requirements.txt", "./internal/proof/testbroker/broker-kafka")
@@ -131,7 +130,7 @@ def main() -> None:
     result["load"] = os.getloadavg()[0]  # of the machine before it began
     figures: dict[str, list[dict[str, Figures]]] = {"fast": [], "fresh": []}
     with kafka() as (address, pid):
-        run("kafka", address, args.records, 0, pid)  # Java is slow until it has compiled itself
+        run("kafka", address, args.records, 0, pid)  # a warm-up: Java is slow until it has compiled itself
         for i in range(args.rounds):
             for kind, records, rate in (("fast", args.records, 0), ("fresh", int(args.rate * args.seconds), args.rate)):
                 got = {"landing": landing(records, rate), "kafka": run("kafka", address, records, rate, pid)}

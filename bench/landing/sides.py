@@ -3,9 +3,9 @@
     python sides.py push landing|kafka WHERE RECORDS RATE
     python sides.py read landing|kafka WHERE RECORDS OUT
 
-WHERE is a broker; landing is found by HEADRACE_STATE and HEADRACE_AGENT. A rate of 0 is as fast as
-it goes. A reader prints `ready`, and when it has all records, a JSON object; it writes their ages
-in ms to OUT (.npy).
+WHERE is a broker; HEADRACE_STATE and HEADRACE_AGENT say where the landing is. A rate of 0 is as fast as
+possible. A reader prints `ready`, and a JSON object when it has all records. It writes their ages in ms
+to OUT (.npy).
 """
 
 from __future__ import annotations

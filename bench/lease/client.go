@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// raw passes encoded messages through.
+// raw passes messages through that are encoded already.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -36,12 +36,12 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 type result struct {
-	rate     float64 // answered pairs a second, in the middle of the run
+	rate     float64 // answered pairs per second, in the middle of the run
 	total    int64   // answered in all
 	p50, p99 time.Duration
 }
 
-// run loads the master with one mode and waits until all is answered.
+// run loads the master in one mode and waits until all is answered.
 func run(addr string, mo mode, length time.Duration) (result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length+30*time.Second)
 	defer cancel()
@@ -87,17 +87,17 @@ type client struct {
 	buf    []byte
 
 	next uint64               // request id
-	open map[uint64]*exchange // requests without all of their grants
-	acks int                  // sent and not answered
+	open map[uint64]*exchange // requests whose grants have not all come
+	acks int                  // acks that were sent and not answered
 
-	tally []byte // of each ack: records, and from when to when they are
+	tally []byte // the same in each ack: number of records, and their first and last time
 
 	from, to          time.Time
 	answered, counted int64
 	waits             []time.Duration
 }
 
-// exchange is one message of the client on its way: a request and its grants.
+// exchange is one message of the client: a request, and its grants.
 type exchange struct {
 	sent   time.Time
 	grants int
@@ -142,7 +142,7 @@ func connect(ctx context.Context, addr string, mo mode, rank uint32) (*client, e
 	return c, nil
 }
 
-// load asks and acks until to; pairs answered in [from, to) are counted.
+// load asks and acks until `to`. Pairs that are answered in [from, to) are counted.
 func (c *client) load(from, to time.Time) error {
 	c.from, c.to = from, to
 	for range c.mode.outstanding {
@@ -200,7 +200,7 @@ func (c *client) take(b []byte, now time.Time) error {
 		case 10:
 			err = c.grant(b[:n], now)
 		case 7, 8, 9:
-			err = fmt.Errorf("the master takes something back (field %d)", num)
+			err = fmt.Errorf("the master has sent field %d, which this client does not expect", num)
 		}
 		if err != nil {
 			return err
@@ -230,8 +230,8 @@ func (c *client) ackResult(b []byte, now time.Time) error {
 	return nil
 }
 
-// grant notes an ack of the whole lease, and sends the exchange on when it is
-// the last of its request.
+// grant adds an ack of the whole lease. It sends the exchange on when this was the last grant of its
+// request.
 func (c *client) grant(b []byte, now time.Time) error {
 	b, _ = protowire.ConsumeBytes(b)
 	var (

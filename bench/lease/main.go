@@ -1,8 +1,7 @@
-// Command lease measures what one master can do: lease+ack pairs a second, each
-// granted, then acked, then answered after the fsync of its batch. Master and
-// client are two processes on this machine and speak gRPC over TCP on loopback;
-// the master is the real one (core, loop, committer, pebble in a folder on disk)
-// with 10,000 partitions.
+// Command lease measures what one master can do: lease+ack pairs per second. Each pair is granted, then
+// acked, then answered after the fsync of its batch. Master and client are two processes on this machine
+// and speak gRPC over TCP on loopback. The master is the real one (core, loop, committer, pebble in a
+// folder on disk), with 10,000 partitions.
 //
 // The client builds and reads its messages by hand, so that it takes little of
 // the processors that it shares with the master.
@@ -35,8 +34,8 @@ const (
 
 type mode struct {
 	name        string
-	batch       int // leases of one message
-	outstanding int // messages of one stream
+	batch       int // leases in one message
+	outstanding int // messages outstanding on one stream
 }
 
 var modes = []mode{
@@ -112,7 +111,7 @@ func bench(dir, profile, only string, repeats int, length time.Duration) error {
 		return err
 	}
 	if acked != answered*leaseUnits {
-		return fmt.Errorf("the master settled %d units, %d were answered: the figures are worth nothing", acked, answered*leaseUnits)
+		return fmt.Errorf("the master settled %d units, and %d were answered: the figures mean nothing", acked, answered*leaseUnits)
 	}
 	out["master_cpu_us_per_pair"] = round3(m.cpu.Seconds() * 1e6 / float64(max(1, answered)))
 	out["pairs_per_commit"] = round3(float64(answered) / float64(max(1, commits)))
@@ -126,9 +125,8 @@ func bench(dir, profile, only string, repeats int, length time.Duration) error {
 
 const fsyncs = 200
 
-// fsyncTime is what the disk itself takes to make 4 KiB durable: the median of some
-// appends to a file in dir, each with its fsync. Nothing that is answered after an fsync
-// can be faster for one caller that waits.
+// fsyncTime is the time that the disk takes to make 4 KiB durable: the median of some appends to a file in
+// dir, each with an fsync. An answer after an fsync cannot be faster for one caller that waits.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "fsync-")
 	if err != nil {

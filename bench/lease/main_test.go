@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The benchmark starts itself as the master, so in the test the test program is that master.
+// The benchmark starts its own program as the master. In this test that is the test program.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverEnv); dir != "" {
 		if err := serveIn(dir); err != nil {
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// No figure is asserted: bench itself fails unless the master settled what it answered.
+// This test compares no figure: bench itself fails unless the master settled what it answered.
 func TestTheSmallestRunEndsWell(t *testing.T) {
 	for _, mode := range []string{"batched", "single_1"} {
 		if err := bench(t.TempDir(), "", mode, 1, 50*time.Millisecond); err != nil {
@@ -28,8 +28,7 @@ func TestTheSmallestRunEndsWell(t *testing.T) {
 	}
 }
 
-// The figure stands beside the others, so that a reader can tell a fast disk from a fast
-// master.
+// The figure is printed beside the others, so that a reader can tell a fast disk from a fast master.
 func TestTheDisksOwnFsyncIsMeasured(t *testing.T) {
 	took, err := fsyncTime(t.TempDir())
 	if err != nil || took <= 0 {

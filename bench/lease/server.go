@@ -28,7 +28,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// serverEnv names the state folder; with it this program is the master.
+// serverEnv is the variable with the state folder. If it is set, this program is the master.
 const (
 	serverEnv  = "HEADRACE_BENCH_LEASE_SERVER"
 	profileEnv = "HEADRACE_BENCH_LEASE_PROFILE"
@@ -52,8 +52,8 @@ func (c *counted) Commit(puts []shardsvc.Put) error {
 	return c.Store.Commit(puts)
 }
 
-// serveIn is the master: it says its address on the first line, ends when its
-// input does, and says its number of commits then.
+// serveIn is the master. It prints its address on the first line. When its input ends, it prints its number
+// of commits, and ends.
 func serveIn(dir string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
@@ -101,7 +101,7 @@ func serveIn(dir string) error {
 	return errors.Join(err, pb.Close())
 }
 
-// fill makes the dataset and its partitions, each a file of 10^12 units.
+// fill creates the dataset and its partitions. Each partition is a file of 10^12 units.
 func fill(ctx context.Context, srv *serve.Server, addr string) error {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -135,7 +135,7 @@ type server struct {
 	out   *bufio.Reader
 	addr  string
 	ended bool
-	cpu   time.Duration // when it has ended: what it cost, start and setting up included
+	cpu   time.Duration // CPU time until its end, with start and setting up
 }
 
 func startServer(dir, profile string) (*server, error) {
@@ -174,7 +174,7 @@ func (m *server) stop() {
 	}
 }
 
-// counts asks the master what it settled, ends it, and reads its commits.
+// counts asks the master how much it settled, ends it, and reads its number of commits.
 func (m *server) counts() (acked, commits int64, err error) {
 	conn, err := grpc.NewClient(m.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// What a real agent and client are set to.
+// Settings of a real agent and client.
 const (
 	prefetch = time.Second            // agent.defaultPrefetch
 	ackDelay = 5 * time.Millisecond   // how long an agent's ack waits for others
-	window   = 2                      // batches at the trainer: the one in its hands and one more, as the Python client asks
+	window   = 2                      // batches at the trainer, as the Python client asks: the one that it works on, and one more
 	oneWay   = 200 * time.Microsecond // one way between agent and master
 )
 
-// node is an agent: the real hold core, with reading and trainers simulated. A
-// record is one unit and reading takes no time.
+// node is an agent: the real core hold, with simulated reading and trainers. A record is one unit, and
+// reading takes no time.
 type node struct {
 	*clock
 	core     *hold.Core
@@ -37,7 +37,7 @@ func newNode(c *clock, name string, incarnation uint64, send func(message []byte
 	return n
 }
 
-// step runs one event through the core and does what it says.
+// step gives one event to the core and carries out what it decides.
 func (n *node) step(ev hold.Event) hold.Verdict {
 	n.fx.Reset()
 	wake := n.core.Step(n.now, ev, &n.fx)
@@ -102,10 +102,10 @@ func (n *node) tick(due int64) {
 type trainer struct {
 	*node
 	s       *scenario
-	worker  int // of the scenario
+	worker  int // its number in the scenario
 	stream  hold.Stream
 	leases  []*held
-	queue   []int64 // rows of the batches that were sent and not yielded
+	queue   []int64 // rows of batches that were sent and not yielded
 	busy    bool
 	joined  bool
 	drained bool
@@ -188,7 +188,7 @@ func (t *trainer) deliver() bool {
 	ev.Sizes = []int32{int32(len(ev.Takes))}
 	if v := t.step(&ev); v != hold.Go {
 		if v == hold.Untrusted {
-			panic(fmt.Sprintf("at %v: the session is not trusted, though nothing is wrong with it", time.Duration(t.now)))
+			panic(fmt.Sprintf("at %v: the session is not trusted, although nothing is wrong with it", time.Duration(t.now)))
 		}
 		return false
 	}

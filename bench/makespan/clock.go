@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// clock is virtual time: what is due next happens next, in the order it was asked for.
+// clock is virtual time. The event that is due next happens next; of the same time, the one planned first.
 type clock struct {
 	now   int64 // ns
 	seq   int
@@ -18,7 +18,7 @@ func newClock(seed uint64) *clock {
 	return &clock{now: int64(time.Second), rand: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// at runs do at a time, or now if that is past.
+// at plans do for a time, or for now if that time has passed.
 func (c *clock) at(when int64, do func()) {
 	c.seq++
 	heap.Push(&c.queue, event{max(when, c.now), c.seq, do})
@@ -26,7 +26,7 @@ func (c *clock) at(when int64, do func()) {
 
 func (c *clock) after(d time.Duration, do func()) { c.at(c.now+int64(d), do) }
 
-// run goes on until nothing is due or stop says so.
+// run goes on until nothing is planned, or stop gives true.
 func (c *clock) run(stop func() bool) {
 	for len(c.queue) > 0 && !stop() {
 		e := heap.Pop(&c.queue).(event)

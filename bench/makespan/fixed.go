@@ -1,9 +1,8 @@
 package main
 
-// playFixed is the alternative, as DLRover's master does it: shards of a fixed
-// number of records in one queue, pulled in turn; a shard counts when all of it
-// is done, so a dead worker's shard is done again from its start. It is favoured
-// here: a pull costs the wire and nothing else, and a death is noticed at once.
+// playFixed is the alternative, as DLRover's master does it: shards of a fixed number of records are pulled
+// from one queue. A shard counts when all of it is done, so a dead worker's shard is done again from its
+// start. The comparison favours it: a pull costs only the wire, and a death is noticed at once.
 func playFixed(s scenario, shard int64) outcome {
 	c := newClock(s.seed)
 	f := &fixed{clock: c, s: s, size: shard, left: s.records}
@@ -22,19 +21,19 @@ type fixed struct {
 	*clock
 	s        scenario
 	size     int64
-	left     int64   // records never handed out
+	left     int64   // records that were never handed out
 	returned []int64 // sizes of shards to do again
 	idle     []int
-	doing    []int64 // size of each worker's shard
+	doing    []int64 // by worker: size of its shard
 	lives    []int
 	done     int64
 	end      int64
 	grants   int
 	repeated int64
-	progress [64]int64 // records done of each worker's shard
+	progress [64]int64 // by worker: finished records of its shard
 }
 
-// pull gives worker w the next shard; life is the incarnation that asks.
+// pull gives worker w the next shard. life is the process of w that asks.
 func (f *fixed) pull(w, life int) {
 	f.lives[w] = life
 	size := min(f.size, f.left)

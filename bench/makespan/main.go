@@ -1,12 +1,10 @@
-// Makespan measures how close a job of unequal workers comes to the ideal, with
-// the real cores of master (shardsvc) and agents (agent/hold) on a virtual
-// clock; the alternative, fixed-size shards pulled in turn, plays the same
-// scenarios in the same run.
+// Makespan measures how close a job of unequal workers comes to the ideal. It runs the real cores of master
+// (shardsvc) and agents (agent/hold) on a virtual clock. The alternative, fixed-size shards pulled from
+// one queue, plays the same scenarios in the same run.
 //
-// Simulated are the trainers (a batch takes rows/rate, give or take 10 %), the
-// wire (0.2 ms) and the store (2 ms a commit). In every scenario one worker, any,
-// is killed somewhere in the middle and comes back seconds later. The ideal is
-// when the living, each at its rate and never waiting, would be done.
+// These are simulated: the trainers (a batch takes rows/rate, plus or minus 10 %), the wire (0.2 ms) and the
+// store (2 ms for a commit). In every scenario a random worker is killed somewhere in the middle and comes
+// back seconds later. In the ideal, the living workers always work at their rates and never wait.
 //
 // It also measures memory (a process that plays 10^9 records against one that
 // plays 10^7) and the planner's cost at 10,000 partitions. Progress goes to
@@ -46,7 +44,7 @@ type spread struct {
 	Max    float64 `json:"max"`
 }
 
-// side is one way of handing out the input.
+// side is one way to hand out the input.
 type side struct {
 	Ratio    spread  `json:"ratio"`
 	Grants   float64 `json:"grants"`   // median: shards handed out
@@ -58,9 +56,9 @@ type figures struct {
 	RatioMax     float64         `json:"ratio_max"` // worst seed
 	Ratio2       float64         `json:"ratio_10_1"`
 	Ratio2Max    float64         `json:"ratio_10_1_max"`
-	RSSGrowth    float64         `json:"rss_growth"` // leases of one batch
+	RSSGrowth    float64         `json:"rss_growth"` // with leases of one batch
 	RSS          map[string]int  `json:"rss_kib"`
-	RSSGrowth2   float64         `json:"rss_growth_default"` // leases of two seconds
+	RSSGrowth2   float64         `json:"rss_growth_default"` // with leases of two seconds
 	RSS2         map[string]int  `json:"rss_kib_default"`
 	PlannerNS    float64         `json:"planner_ns"`
 	Four         map[string]side `json:"workers_10_10_10_1"`
@@ -83,8 +81,8 @@ func main() {
 	f.Ratio, f.RatioMax = f.Four["headrace"].Ratio.Median, f.Four["headrace"].Ratio.Max
 	f.Ratio2, f.Ratio2Max = f.Two["headrace"].Ratio.Median, f.Two["headrace"].Ratio.Max
 	f.PlannerNS = planner()
-	// The core remembers a fixed number of closed leases. With leases of one batch
-	// both inputs fill that memory, with the default only the larger one does.
+	// The core remembers a fixed number of closed leases. With leases of one batch both inputs fill that
+	// memory; with the default only the larger input does.
 	f.RSS, f.RSSGrowth = growth(rows)
 	f.RSS2, f.RSSGrowth2 = growth(0)
 	out, err := json.Marshal(f)
@@ -101,8 +99,8 @@ func compare(title string, rates []float64) map[string]side {
 		play func(scenario) outcome
 	}{
 		{"headrace", playOurs},
-		{"fixed_2_batches", func(s scenario) outcome { return playFixed(s, 2*rows) }},   // DLRover's default: 2 minibatches
-		{"fixed_20_batches", func(s scenario) outcome { return playFixed(s, 20*rows) }}, // about the grants that we need
+		{"fixed_2_batches", func(s scenario) outcome { return playFixed(s, 2*rows) }},   // default of DLRover: 2 minibatches
+		{"fixed_20_batches", func(s scenario) outcome { return playFixed(s, 20*rows) }}, // about as many grants as with headrace
 		{"fixed_200_batches", func(s scenario) outcome { return playFixed(s, 200*rows) }},
 	}
 	played := make([][]outcome, len(sides))

@@ -8,7 +8,7 @@ import (
 
 func TestTheIdealIsWhatTheLivingCouldDo(t *testing.T) {
 	s := scenario{records: 1500, rates: []float64{100, 50}, victim: 0, dies: 3e9, back: 5e9, startAt: []int64{1e9, 1e9}}
-	// 2 s at 150/s, 2 s at 50/s, then 150/s for the 1100 that are left.
+	// 2 s at 150/s, 2 s at 50/s, then 150/s for the remaining 1100 records.
 	if got, want := float64(s.ideal()), 5e9+1100.0/150*1e9; math.Abs(got-want) > 10 {
 		t.Errorf("%v, want %v", got, want)
 	}

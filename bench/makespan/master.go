@@ -19,8 +19,8 @@ const (
 	listAhead   = 64                   // files listed at a time
 )
 
-// master is the real core of the shard service behind a store that takes
-// `commit` to write. The input is one partition of files.
+// master is the real core of the shard service. Its store takes `commit` to write. The input is one
+// partition of files.
 type master struct {
 	*clock
 	core     *shardsvc.Core
@@ -35,7 +35,7 @@ type master struct {
 	steals   int
 }
 
-// newMaster's leases are at most largest records, unless that is 0.
+// newMaster makes a master whose leases have at most `largest` records, if that is not 0.
 func newMaster(c *clock, s *scenario, largest int64) *master {
 	m := &master{clock: c, records: s.records, nodes: map[shardsvc.Session]*node{}, core: shardsvc.New(shardsvc.Config{Job: "bench", Model: "shared"}),
 		encoder: wire.Encoder{Job: "bench", Model: "shared", TTL: 5000}, decoder: wire.Decoder{Job: "bench", Model: "shared", Now: func() int64 { return c.now / int64(time.Millisecond) }}}
@@ -45,7 +45,7 @@ func newMaster(c *clock, s *scenario, largest int64) *master {
 	}
 	m.step(&shardsvc.ApplyDataset{ID: m.core.NextDataset(), Name: "clicks", Options: shardsvc.Options{
 		Passes: 1, Target: shardsvc.Time(2 * time.Second), Initial: min(2*s.rows, largest), Min: min(s.rows/8, largest), Max: largest,
-		Unit: "records", // as the defaults for files, with 256 bytes a record
+		Unit: "records", // the defaults for files, with 256 bytes for a record
 	}})
 	m.step(&shardsvc.AddPartition{Dataset: 1, Number: m.core.NextPartition(), Identity: "files:clicks"})
 	m.step(&shardsvc.PartitionsListed{Dataset: 1})
@@ -53,7 +53,7 @@ func newMaster(c *clock, s *scenario, largest int64) *master {
 	return m
 }
 
-// list makes the next files known, as discovery does when it is asked.
+// list tells the core the next files, as discovery does when it is asked.
 func (m *master) list() {
 	var segments []sources.Segment
 	for len(segments) < listAhead && m.listed < m.records {
@@ -64,7 +64,7 @@ func (m *master) list() {
 	m.step(&shardsvc.AddSegments{Partition: 1, Segments: segments, Complete: m.listed == m.records})
 }
 
-// step runs one event through the core, commits, and sends the replies.
+// step gives one event to the core, commits, and sends the replies.
 func (m *master) step(ev shardsvc.Event) {
 	m.fx.Reset()
 	wake := int64(m.core.Step(shardsvc.Time(m.now), ev, &m.fx))
@@ -97,7 +97,7 @@ func (m *master) step(ev shardsvc.Event) {
 	}
 }
 
-// replies gathers what is said to each session.
+// replies gathers the replies to each session.
 func (m *master) replies() []said {
 	var out []said
 	for i := range m.fx.Replies {
@@ -120,7 +120,7 @@ type said struct {
 	batch wire.Batch
 }
 
-// tell gives a node messages of the master.
+// tell sends messages of the master to a node.
 func (m *master) tell(to shardsvc.Session, messages [][]byte) {
 	for _, b := range messages {
 		msg := &pb.MasterMessage{}
@@ -131,7 +131,7 @@ func (m *master) tell(to shardsvc.Session, messages [][]byte) {
 	}
 }
 
-// message is what arrives from a node; its SentAt is echoed when it is durable.
+// message handles a message of a node. Its SentAt is echoed when it is durable.
 func (m *master) message(from shardsvc.Session, b []byte) {
 	in := &wire.Message{}
 	if err := m.decoder.Decode(b, in); err != nil {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// playForMemory plays one scenario and returns the resident memory in KiB at its
-// end, after the collector has returned what is free: what is left is held.
+// playForMemory plays one scenario and returns the resident memory at its end, in KiB. The collector has
+// returned free memory by then, so the rest is in use.
 func playForMemory(n, largest int64) (kib int) {
 	playLeases(draw(n, rows, four, 1), largest, func() {
-		for range 5 { // one collection may leave what another one frees
+		for range 5 { // one collection may leave garbage that only the next one frees
 			debug.FreeOSMemory()
 			if now := resident(); kib == 0 || now < kib {
 				kib = now
@@ -44,8 +44,8 @@ func resident() int {
 	return 0
 }
 
-// growth compares the memory of processes that play 10^7 and 10^9 records, each
-// the median of three: the runtime's own memory differs by some per cent.
+// growth compares the memory of processes that play 10^7 and 10^9 records. Each is the median of three:
+// the runtime's own memory varies by some per cent.
 func growth(largest int64) (kib map[string]int, ratio float64) {
 	kib = map[string]int{}
 	for _, n := range []string{"10000000", "1000000000"} {
@@ -59,7 +59,7 @@ func growth(largest int64) (kib map[string]int, ratio float64) {
 	return kib, float64(kib["1000000000"]) / float64(kib["10000000"])
 }
 
-// play has a process of its own play n records, and returns the KiB it held.
+// play starts a process that plays n records, and returns its resident memory in KiB.
 func play(n string, largest int64) int {
 	self, err := os.Executable()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // agents, the workers spread over them.
 func playOurs(s scenario) outcome { return playLeases(s, 0, func() {}) }
 
-// playLeases does that with leases of at most largest records (0: the default),
-// and calls atEnd while all state is still there.
+// playLeases does the same with leases of at most `largest` records (0: the default). It calls atEnd while
+// all state still exists.
 func playLeases(s scenario, largest int64, atEnd func()) outcome {
 	c := newClock(s.seed)
 	m := newMaster(c, &s, largest)
@@ -37,7 +37,7 @@ func playLeases(s scenario, largest int64, atEnd func()) outcome {
 	atEnd()
 	runtime.KeepAlive(m)
 	if o.stepped < s.records {
-		panic(fmt.Sprintf("seed %d: the end of data was said after %d of %d records", s.seed, o.stepped, s.records))
+		panic(fmt.Sprintf("seed %d: trainers were told the end of data after %d of %d records", s.seed, o.stepped, s.records))
 	}
 	return outcome{ratio: s.ratio(o.end), grants: m.grants, repeated: o.stepped - s.records}
 }
@@ -68,10 +68,10 @@ func (o *ours) start(w int) {
 	t.feed()
 }
 
-// finished: every record is settled, and every living trainer was told so.
+// finished reports whether every record is settled and every living trainer was told the end.
 func (o *ours) finished() bool {
 	if o.now > int64(time.Second)+4*(o.s.ideal()-int64(time.Second))+int64(time.Minute) {
-		panic("no end in sight: the job takes more than four times the ideal")
+		panic("the job has not ended after four times the ideal")
 	}
 	for _, t := range o.running {
 		if t == nil || !t.dead && !t.ended {

@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// planner is what a grant and its ack cost the core, in ns, with 10,000
-// partitions and 100 workers, batches of 100; encoding of puts included.
+// planner is the time that the core takes for a grant and its ack, in ns, with 10,000 partitions, 100 workers
+// and batches of 100. It includes the encoding of puts.
 func planner() float64 {
 	const partitions, workers, batch, rounds = 10_000, 100, 100, 3_000
 	core := shardsvc.New(shardsvc.Config{Job: "bench", Model: "shared"})

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// scenario is one input, one group of workers and one death; each side of the
-// comparison plays it with the same seed.
+// scenario is one input, one group of workers and one death. Each side of the comparison plays it with the
+// same seed.
 type scenario struct {
 	records int64
-	rows    int64     // of a batch
+	rows    int64     // rows of a batch
 	rates   []float64 // records/s of each worker
 	seed    uint64
 
@@ -21,8 +21,8 @@ type scenario struct {
 	startAt []int64
 }
 
-// draw makes the scenario of a seed: any worker dies, somewhere in the middle,
-// and comes back some seconds later.
+// draw makes the scenario of a seed: a random worker dies somewhere in the middle, and comes back some
+// seconds later.
 func draw(records, rows int64, rates []float64, seed uint64) scenario {
 	r := rand.New(rand.NewPCG(seed, 1))
 	total := 0.0
@@ -39,12 +39,12 @@ func draw(records, rows int64, rates []float64, seed uint64) scenario {
 	return s
 }
 
-// batchTime draws how long a worker takes for n records. Jitter keeps the mean.
+// batchTime draws the time that a worker takes for n records. The jitter does not change the mean.
 func (s *scenario) batchTime(r *rand.Rand, worker int, n int64) time.Duration {
 	return time.Duration(float64(n) / s.rates[worker] * (1 + s.jitter*(2*r.Float64()-1)) * 1e9)
 }
 
-// ideal is when the living, each at its rate and never waiting, are done.
+// ideal is the end if the living workers always work at their rates and never wait.
 func (s *scenario) ideal() int64 {
 	changes := []int64{s.dies, s.back}
 	changes = append(changes, s.startAt...)
@@ -72,7 +72,7 @@ func (s *scenario) ideal() int64 {
 
 func (s *scenario) start() int64 { return slices.Min(s.startAt) }
 
-// outcome of one side.
+// outcome is the result of one side.
 type outcome struct {
 	ratio    float64 // time over ideal
 	grants   int

@@ -2,8 +2,8 @@
 
     python -m bench.pulsar.bench [--records 500000] [--rounds 3]
 
-bench/queues.py says how. The topics are written by the official Go producer with its
-defaults: batches of up to 128 KiB, not compressed.
+bench/queues.py says how it measures. The official Go producer writes the topics with its defaults:
+batches of up to 128 KiB, not compressed.
 """
 
 from __future__ import annotations

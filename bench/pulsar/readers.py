@@ -1,12 +1,12 @@
-"""What bench.py measures: one reader per process, Pulsar to numpy batches.
+"""The readers that bench.py measures: one per process, Pulsar to numpy batches.
 
     python -m bench.pulsar.readers WHICH FORM "SERVICE ADMIN" RECORDS [check]
 
-As bench/kafka/readers.py, with its decoders, for the topics `floats` and `tsv`.
+They use the decoders of bench/kafka/readers.py, for the topics `floats` and `tsv`.
 
 headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
            time ends when all steps are durable.
-ordinary   what most write: pulsar-client with its default settings, receive() and
+ordinary   as most programs do it: pulsar-client with its default settings, receive() and
            acknowledge() for each message, np.frombuffer and np.stack, or split, for
            each record of 1,000.
 tuned      the best that is known in Python: batch_receive() with a receiver queue of
@@ -77,11 +77,11 @@ class Consumer(kafka.Consumer):
 
 
 class Ordinary(kafka.Ordinary, Consumer):
-    """Batches as Kafka's: 1,000 records at a time."""
+    """Batches of 1,000 records, as with Kafka."""
 
 
 class Tuned(kafka.Tuned, Consumer):
-    """What batch_receive gives at a time."""
+    """Batches as batch_receive gives them."""
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m bench.rocketmq.bench [--records 500000] [--rounds 3] [--wide]
 
-bench/queues.py says how. The topics are written in batches of 1,000 records. The broker
-has its default limit of 32 messages for one answer, or with --wide 1,024.
+bench/queues.py says how it measures. The topics are written in batches of 1,000 records. The broker has
+its default limit of 32 messages for one answer, or 1,024 with --wide.
 """
 
 from __future__ import annotations

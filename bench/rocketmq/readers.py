@@ -1,11 +1,10 @@
-"""What bench.py measures: one reader per process, RocketMQ to numpy batches.
+"""The readers that bench.py measures: one per process, RocketMQ to numpy batches.
 
     python -m bench.rocketmq.readers WHICH FORM NAMESERVER RECORDS [check]
 
-As bench/kafka/readers.py, with its decoders, for the topics `floats` and `tsv`.
-Nobody has a fast Python client of RocketMQ, so the rival is the official Go client
-with a pipe into Python (internal/proof/demo/pushconsumer), which commits offsets by
-itself.
+They use the decoders of bench/kafka/readers.py, for the topics `floats` and `tsv`. RocketMQ has no fast
+Python client, so headrace is compared with the official Go client and a pipe into Python
+(internal/proof/demo/pushconsumer), which commits offsets by itself.
 
 headrace   the product: a running agent, `stream.step()` after each batch of 1,024. Its
            time ends when all steps are durable.
@@ -16,9 +15,9 @@ tuned      as many messages per pull and per call as the library allows, joined 
            pyarrow as much as some thousand. So blocks are gathered up to the batch of
            bench/kafka/readers.py: np.frombuffer or pyarrow's CSV reader for each.
 
-The clock of the rival starts when it has its queues: it joins a group first, which
-takes seconds. Ours starts before it opens its dataset. `child_cpu_seconds` is the Go
-process's.
+The clock of the Go client starts when it has its queues: it joins a group first, which takes seconds.
+The clock of headrace starts before it opens its dataset. `child_cpu_seconds` is that of the Go
+process.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Message:
 
 
 class Pipe(kafka.Consumer):
-    """A push consumer whose queues it has got."""
+    """A push consumer that has got its queues."""
 
     def __init__(self, form: str, broker: str, settings: dict[str, Any], size: int) -> None:
         more = ["--tuned", "--after", "" if form == "floats" else "\n"] if settings else []
@@ -65,7 +64,7 @@ class Pipe(kafka.Consumer):
         return None if length == ASSIGNED else self.pipe.read(length)
 
     def messages(self) -> Iterator[list[Any]]:
-        left = int(sys.argv[4])  # no more come after so many
+        left = int(sys.argv[4])  # no more come after this many
         while left > 0:
             messages, rows = [], 0
             while rows < min(self.size, left):
@@ -90,11 +89,11 @@ class Pipe(kafka.Consumer):
 
 
 class Ordinary(kafka.Ordinary, Pipe):
-    """Batches as Kafka's: 1,000 records at a time."""
+    """Batches of 1,000 records, as with Kafka."""
 
 
 class Tuned(kafka.Tuned, Pipe):
-    """Blocks of many messages, some at a time."""
+    """Blocks of many messages, several at a time."""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Rounds beside none: four ranks that train one model take the same steps, with rounds
-and without, in turn. Prints progress, and one JSON object on the last line.
+"""The cost of rounds: four ranks that train one model take the same steps, with rounds and without, in
+turn. Prints progress, and one JSON object on the last line.
 
     make bench-rounds
 
-A barrier between the processes stands for the collective. A step is next(), --work ms of
-work (a sleep, as of a GPU), the barrier, and stream.step(). There are always rows for all
-ranks, and the run stops in mid-pass, so that the group without rounds does not hang.
+A barrier between the processes takes the place of the collective. A step is next(), --work ms of work
+(a sleep, as on a GPU), the barrier, and stream.step(). There are always rows for all ranks, and the run
+stops in the middle of a pass, so that the group without rounds does not hang.
 
 A rank waits in a collective *because of data* while it is in the barrier and another rank
 is in next(). `scarce` is an input that grows more slowly than the ranks could train it.
@@ -39,7 +39,7 @@ COLUMNS = ", ".join(f"{{name: c{i}, path: {i}, dtype: float32}}" for i in range(
 
 
 def train(rank: int, cfg: dict[str, Any], rounds: bool, barrier: Any, results: Any) -> None:
-    """One rank."""
+    """The program of one rank."""
     os.environ.update(HEADRACE_AGENT=cfg["socket"], OPENBLAS_NUM_THREADS="1")
     import headrace
 
@@ -66,7 +66,7 @@ def train(rank: int, cfg: dict[str, Any], rounds: bool, barrier: Any, results: A
 
 
 def run(cfg: dict[str, Any], rounds: bool, spec: str, log: Path) -> dict[str, float]:
-    """One group from its start to its last step, at an agent and a master of its own."""
+    """Runs one group from its start to its last step, with its own agent and master."""
     with running.up(log, spec, more=("--model", "replicated", "--allow-root", cfg["data"])) as up:
         context = multiprocessing.get_context("spawn")
         barrier, results = context.Barrier(RANKS), context.Queue()
@@ -89,7 +89,7 @@ def run(cfg: dict[str, Any], rounds: bool, spec: str, log: Path) -> dict[str, fl
 
 
 def data_wait(each: list[Times]) -> float:
-    """Seconds that ranks were in the barrier while another one was in next()."""
+    """Seconds in which a rank was in the barrier while another one was in next()."""
     total = 0.0
     for step in zip(*each):
         for rank, (_, _, entered, left) in enumerate(step):
@@ -106,7 +106,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def scarce(cfg: dict[str, Any], folder: Path, log: Path) -> dict[str, float]:
-    """Files come at about half the pace of the ranks; each is one rank's at first."""
+    """New files come at about half the pace of the ranks; each belongs to one rank at first."""
     (folder / "grows").mkdir()
     spec = SPEC.format(root=folder / "grows", live=", end: never, refresh: 100ms", columns=COLUMNS)
     done = threading.Event()

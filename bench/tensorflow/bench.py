@@ -2,10 +2,10 @@
 
     python -m bench.tensorflow.bench [--records 1000000] [--runs 5]
 
-Each record has 40 single float features. All three read the same numbers, in turns, in processes
-of their own with TensorFlow 2.15 (install_tf.py); the two readers of TFRecord read the same files.
-The CPU is that of the trainer's process, and of all processes. The last line is one JSON object:
-[median, least, most] over the runs, and the ratios are of one run each.
+Each record has 40 single float features. All three read the same numbers, in turns, each in its own
+process with TensorFlow 2.15 (install_tf.py). The two readers of TFRecord read the same files. CPU is
+that of the trainer's process, and that of all processes. The last line is one JSON object: [median,
+least, most] over the runs. Each ratio is of one run.
 """
 
 from __future__ import annotations

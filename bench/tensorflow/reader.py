@@ -1,4 +1,4 @@
-"""One run, in a process of its own: python -m bench.tensorflow.reader KIND ROWS DATA
+"""One run, in its own process: python -m bench.tensorflow.reader KIND ROWS DATA
 
 A trivial Estimator reads 40 features of each record. KIND: "headrace" (TSV, read by the agent
 that HEADRACE_AGENT names) or "tfrecord" (TFRecord files and parse_example, as tf.data's guide
@@ -35,7 +35,7 @@ def ours(rows: int, data: str) -> tf.data.Dataset:
 
 
 class Clock(tf.compat.v1.train.SessionRunHook):
-    """Counts from the first batch on: before it TensorFlow builds its graph."""
+    """Counts from the first batch on: TensorFlow builds its graph before it."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -62,7 +62,7 @@ def model(features: Any, labels: Any, mode: str, config: Any) -> Any:
     total = tf.add_n([tf.reduce_sum(features[f"f{i}"]) for i in range(FEATURES)])
     weight = tf.compat.v1.get_variable("weight", [], tf.float32, tf.zeros_initializer())
     step = tf.compat.v1.train.get_or_create_global_step()
-    with tf.control_dependencies([weight.assign_add(total * 1e-9)]):  # no step without a batch
+    with tf.control_dependencies([weight.assign_add(total * 1e-9)]):  # so that no step goes without a batch
         train = tf.group(step.assign_add(1))
     return tf.estimator.EstimatorSpec(mode, loss=total, train_op=train)
 
