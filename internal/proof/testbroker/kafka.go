@@ -22,8 +22,7 @@ const portsEach = 5
 
 // Options are the options of a broker.
 type Options struct {
-	// DeletesEvery is how often Kafka deletes old segments. 0: every five minutes, so that tests may
-	// write old timestamps.
+	// DeletesEvery is how often Kafka looks for segments to delete. 0: every five minutes.
 	DeletesEvery time.Duration
 
 	Secure bool // listen also with SASL (PLAIN, SCRAM), with TLS, and with both
