@@ -283,17 +283,31 @@ func (t *trouble) ask(v target) {
 	}
 }
 
-// pauseDataset pauses a random dataset and waits a little. The dataset stays paused until resumeAll,
-// after all trouble.
+// pauseDataset pauses a random dataset for a while. If its master dies meanwhile, the dataset may
+// stay paused until resumeAll, after all trouble.
 func (t *trouble) pauseDataset(ctx context.Context) {
 	name := t.inputs[t.rnd.IntN(len(t.inputs))].name
-	call, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	t.tell("pause %s", name)
-	if _, err := t.books.api.Pause(call, &headracev1.PauseRequest{Name: name}); err != nil {
-		t.tell("pause: %v", err)
+	tried := func(what string, ask func(context.Context) error) {
+		call, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		t.tell("%s %s", what, name)
+		if err := ask(call); err != nil {
+			t.tell("%s: %v", what, err)
+		}
 	}
+	tried("pause", func(ctx context.Context) error {
+		_, err := t.books.api.Pause(ctx, &headracev1.PauseRequest{Name: name})
+		return err
+	})
 	t.pause(ctx, 0, t.o.TTL)
+	tried("resume", func(ctx context.Context) error {
+		d, err := t.books.api.Describe(ctx, &headracev1.DescribeRequest{Name: name})
+		if err != nil || d.State != "paused" { // one that failed stays as it is: see resumeAll
+			return err
+		}
+		_, err = t.books.api.Resume(ctx, &headracev1.ResumeRequest{Name: name})
+		return err
+	})
 }
 
 // resumeAll resumes datasets that are paused or done. A done one may be paused as well: it would stand

@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -38,6 +40,27 @@ func TestADatasetThatWasPausedAndIsDoneIsResumedToo(t *testing.T) {
 	}
 	if want := []string{"a", "b"}; !slices.Equal(s.resumed, want) {
 		t.Errorf("resumed: %q, want %q", s.resumed, want)
+	}
+}
+
+func (s *states) Pause(_ context.Context, q *headracev1.PauseRequest, _ ...grpc.CallOption) (*headracev1.PauseReply, error) {
+	if s.of[q.Name] == "running" {
+		s.of[q.Name] = "paused"
+	}
+	return &headracev1.PauseReply{}, nil
+}
+
+// If datasets stayed paused, later kills of the round would hit trainers that read nothing.
+func TestADatasetIsPausedForAWhileOnly(t *testing.T) {
+	for state, want := range map[string][]string{"running": {"a"}, "failed": nil} {
+		s := &states{of: map[string]string{"a": state}}
+		c := &crew{books: &books{api: s}, inputs: []*input{{name: "a"}}}
+		c.o.TTL = time.Nanosecond
+		tr := &trouble{crew: c, rnd: rand.New(rand.NewPCG(1, 1)), tell: t.Logf}
+		tr.pauseDataset(t.Context())
+		if !slices.Equal(s.resumed, want) {
+			t.Errorf("a dataset that was %s: resumed %q, want %q", state, s.resumed, want)
+		}
 	}
 }
 
