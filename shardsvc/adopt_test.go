@@ -38,7 +38,7 @@ func (w *world) grants(n int) (all []Reply) {
 	return all
 }
 
-// cutOf lets a job take n leases into step 1 and freezes it.
+// cutOf acks n leases at step 1 and returns the frozen cut at that step.
 func (w *world) cutOf(n int) *cut.Cut {
 	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: 1}}, Calls: []CutCall{{Worker: 1, ID: 1, Ask: &CutAsk{Cut: 77, Step: 1, Path: "/c"}}}}
 	for _, g := range w.grants(n) {
@@ -56,12 +56,12 @@ func (w *world) restored(body *cut.Cut) (CutCode, string) {
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Restore: &RestoreCall{Mode: RestoreExact, Cut: body, Path: "/c"}}}})
 	i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })
 	if i < 0 {
-		w.t.Fatalf("no answer: %v", w.fx.Replies)
+		w.t.Fatalf("the restore was not answered; the replies are %v", w.fx.Replies)
 	}
 	return w.fx.Replies[i].Cut.Code, w.fx.Replies[i].Reason
 }
 
-// rest takes everything that is granted from now on, by names of files.
+// rest takes and acks all further grants. It returns their ranges by file name.
 func (w *world) rest() map[string][][2]int64 {
 	out := map[string][][2]int64{}
 	for {
@@ -80,7 +80,7 @@ func (w *world) rest() map[string][][2]int64 {
 	}
 }
 
-// perRank are the kinds whose acks keep their step.
+// perRank has the model kinds whose acks keep their step.
 var perRank = []string{"replicated", "private"}
 
 // All files have one size. One more file sorts first, so a new listing gives the files
@@ -127,7 +127,7 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 			w := listedWorld(t, model, true, Options{}, files...)
 			other := w.cutOf(1)
 			other.ID = 0
-			if w.core.Cuts()[0].ID == uint64(body.ID) { // both were drawn as 77 here
+			if w.core.Cuts()[0].ID == uint64(body.ID) { // cutOf gives every cut the number 77
 				body.ID = 78
 			}
 			w.step(&Rewind{})
@@ -153,15 +153,15 @@ func TestACutOfOtherFilesIsRefusedWhereSomethingIsSettled(t *testing.T) {
 }
 
 // A master without state numbers segments anew. A cut whose segments the job knows by other
-// numbers would add them once more, and their records would come, or be excluded, twice.
+// numbers would add them once more. Their records would then be granted or excluded twice.
 func TestACutWhoseSegmentsHaveOtherNumbersAddsNoneOfThemAgain(t *testing.T) {
 	for i, model := range append(slices.Clone(perRank), perRank...) {
 		a, b := file(5, "a", 20), file(6, "b", 20)
-		if i >= len(perRank) { // a source may put more into a locator than which file it is
+		if i >= len(perRank) { // a source may put more into a locator than the name of the file
 			a.Locator, b.Locator = append(slices.Clone(a.Locator), 1), append(slices.Clone(b.Locator), 1)
 		}
 		body := listedWorld(t, model, true, Options{}, a, b).cutOf(3)
-		body.ID = 78 // both worlds draw 77
+		body.ID = 78 // cutOf gives every cut the number 77
 		w := listedWorld(t, model, false, Options{}, file(0, "a", 20), file(1, "b", 20))
 		w.cutOf(1)
 		w.step(&Rewind{Cut: body, Path: "/c"})
@@ -191,11 +191,11 @@ func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {
 				units += p[1] - p[0]
 			}
 			if name == "c" {
-				t.Errorf("%s: a file that the cut's input did not have is in its order", model)
+				t.Errorf("%s: file c was granted, though the input of the cut did not have it", model)
 			}
 		}
 		if units != 10 {
-			t.Errorf("%s: %d units come, 10 are missing in the cut", model, units)
+			t.Errorf("%s: %d units were granted after the restore, want the 10 that the cut does not have", model, units)
 		}
 	}
 }
@@ -221,17 +221,17 @@ func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 			}
 			all, total := w.core.Excluded(1, 0, 10)
 			if total != 2 || all[1].Start != 12 || all[1].End != 20 || all[1].Reason != "gone" {
-				t.Fatalf("excluded: %+v", all)
+				t.Fatalf("excluded are %d ranges, %+v, want the 2 of the cut", total, all)
 			}
 			w.restart()
 			if _, total := w.core.Excluded(1, 0, 10); total != 2 {
-				t.Fatalf("after a restart %d ranges are excluded", total)
+				t.Fatalf("after a restart %d ranges are excluded, want 2", total)
 			}
 			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 10, WorldSize: 1, Generation: w.core.Job().Generation}}})
 			got := w.rest()
 			// The cut has a and the first half of b; the second pass is whole.
 			if want := "map[a:[[0 10] [10 20]] b:[[10 12] [0 10] [10 20]]]"; fmt.Sprint(got) != want {
-				t.Errorf("what comes is %v, want %s", got, want)
+				t.Errorf("granted are %v, want %s", got, want)
 			}
 			again, _ := w.core.CutBody(uint64(body.ID))
 			if n := len(again.Datasets[0].Partitions[0].Excluded); n != 2 {
@@ -362,7 +362,7 @@ func TestWhatIsBoundHereIsNewerThanAnyCutThatLiesThere(t *testing.T) {
 			w.step(&Message{Session: 1, Joins: []Join{{Worker: 2, Incarnation: 11, WorldSize: 1}}})
 			w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 2, ID: 3, Restore: &RestoreCall{Cut: &lies, Path: "/lies"}}}})
 			want := CutTry
-			if told == "nobody" { // the folder was another one
+			if told == "nobody" { // the older cuts lie in another folder, so the master is not told of them
 				want = CutOK
 			}
 			i := slices.IndexFunc(w.fx.Replies, func(r Reply) bool { return r.Kind == ReplyCut })

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someBad lets an agent read on in a lease and meet records that cannot be decoded.
+// someBad: an agent reads on in a lease and meets records that cannot be decoded.
 func (s *sim) someBad() {
 	t, l := s.someLease()
 	if l == nil || t.agent == nil || t.agent.session == 0 {
@@ -70,19 +70,19 @@ func (s *sim) lettersAgain(all []ExcludedInfo) {
 	}
 	letters := s.w.core.Letters(1, 1<<30)
 	if info.Unwritten != len(letters) || info.Records < int64(len(letters)) || !s.opt.Shuffle && info.Records != n || n > 0 && (len(info.Columns) != 1 || info.Columns[0] != BadColumn{"c", info.Records}) {
-		s.t.Fatalf("%d bad records are excluded, %d letters wait, and it says %+v", n, len(letters), info)
+		s.t.Fatalf("%d bad records are excluded and %d letters wait, but the core counts %+v", n, len(letters), info)
 	}
 	for _, k := range letters {
 		at := slices.IndexFunc(all, func(e ExcludedInfo) bool {
 			return e.Partition == k.Partition && e.Pass == k.Pass && e.Segment == k.Segment && e.Start == k.Start && e.Kind == badRecord
 		})
 		if at < 0 || !bytes.Equal(k.Value, fmt.Appendf(nil, "%d/%d", k.Segment, k.Start)) || string(k.Key) != "k" || k.Size != 99 || k.Form != formAt(k.Start) || k.Kind != "decode" || k.When != 7 {
-			s.t.Fatalf("letter %+v is of no excluded record", k)
+			s.t.Fatalf("dead letter %+v matches no excluded record", k)
 		}
 	}
 }
 
-// A share of bad records stops the dataset once it counts, as from 10,000 records on. The
+// A share of bad records (max_bad: 0.1%) stops the dataset only after 10,000 records. The
 // record that stopped it is neither excluded nor lost.
 func TestAShareOfBadRecordsStopsTheDataset(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared, SessionTTL: simTTL})
@@ -112,7 +112,7 @@ func TestAShareOfBadRecordsStopsTheDataset(t *testing.T) {
 	w.step(&LettersWritten{Dataset: 1, Count: 4})
 	w.restart()
 	if n := len(w.core.Letters(1, 100)); n != 6 {
-		t.Errorf("%d letters wait", n)
+		t.Errorf("%d letters wait after 4 of 10 were written, want 6", n)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
 			break
 		}
 		if n > maxLetterBytes/maxBadText {
-			t.Fatalf("%d letters wait, and no limit is reached", n)
+			t.Fatalf("%d letters wait, and the dataset has not been stopped by their limit of memory", n)
 		}
 		d.bad.add(Letter{BadRecord: BadRecord{Reason: reason, Size: -1}})
 		n++
@@ -138,11 +138,11 @@ func TestLettersWithoutBytesCountTowardTheLimit(t *testing.T) {
 		d.bad.bytes -= d.bad.letters[i].bytes()
 	}
 	if d.bad.bytes != 0 {
-		t.Errorf("%d bytes are left of no letters", d.bad.bytes)
+		t.Errorf("all letters are gone, but %d bytes are still counted for them", d.bad.bytes)
 	}
 }
 
-// A higher limit of bad records does not help while letters cannot be written.
+// A higher max_bad does not help while letters cannot be written. So the reason does not name it.
 func TestLettersThatCannotBeWrittenStopTheDatasetWithTheirOwnWayOut(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared, SessionTTL: simTTL})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 1000, Min: 1000, Max: 1000, Target: Second}})

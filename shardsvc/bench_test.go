@@ -67,7 +67,7 @@ func benchmarkPairs(b *testing.B, batch int) {
 	b.ReportMetric(float64(puts)/float64(pairs), "puts/pair")
 }
 
-// BenchmarkShuffledPieces is the cost of a block of a shuffled lease.
+// BenchmarkShuffledPieces measures the cost of one block of a shuffled lease.
 func BenchmarkShuffledPieces(b *testing.B) {
 	p := line.NewPermutation(1<<22-5, 7, 0)
 	x := uint64(0)

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every stored value, by the letter of its key: decoded, and encoded again.
+// codecs has, by the letter of the key, a function that decodes a stored value and encodes it again.
 var codecs = map[byte]func([]byte) (again []byte, err error){
 	keyJob:       codec(decodeJob, (*jobValue).append),
 	keyDataset:   codec(decodeDataset, (*datasetValue).append),
@@ -46,7 +46,7 @@ func codec[V any](decode func([]byte) (V, error), encode func(*V, []byte) []byte
 	}
 }
 
-// storedPairs is a store with every kind of key in it.
+// storedPairs returns a store that has every kind of key.
 func storedPairs(t testing.TB) map[string][]byte {
 	w := newWorld(t, Config{Job: "j", Model: Private})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 2, Initial: 10, Min: 1, Max: 40, Target: Second, Unit: "bytes", GoOnAfterLoss: true}})
@@ -117,22 +117,22 @@ func TestEveryStoredValueSurvivesItsEncoding(t *testing.T) {
 		}
 		seen[k[0]] = true
 		if _, err := codecs[k[0]](append([]byte{v[0] + 1}, v[1:]...)); err == nil {
-			t.Errorf("%c: a newer version was taken", k[0])
+			t.Errorf("%c: a value of a newer version was decoded without an error", k[0])
 		}
 		for n := range v {
 			if _, err := codecs[k[0]](v[:n]); err == nil {
-				t.Errorf("%c: %d of %d bytes were taken for the whole", k[0], n, len(v))
+				t.Errorf("%c: the first %d of %d bytes were decoded without an error", k[0], n, len(v))
 			}
 		}
 	}
 	for letter := range codecs {
 		if !seen[letter] {
-			t.Errorf("no %c was written", letter)
+			t.Errorf("storedPairs has no value of kind %c", letter)
 		}
 	}
 }
 
-// TestNoEventBreaksTheCore throws events at it that no agent would send.
+// TestNoEventBreaksTheCore gives the core random events that no agent would send.
 func TestNoEventBreaksTheCore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: t, cfg: Config{Job: "j", Model: rapid.SampledFrom([]string{"", Shared, Replicated, Private}).Draw(rt, "model"), History: 2}, now: Second, store: map[string][]byte{}}
@@ -265,7 +265,7 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 
 func anyID(rt *rapid.T) uint64 { return uint64(rapid.Uint32Range(0, 4).Draw(rt, "cut")) }
 
-// anyCutEvent is one of a tool or the shell, or nil.
+// anyCutEvent returns an event about a cut that a tool or the shell sends, or nil.
 func anyCutEvent(rt *rapid.T, w *world, bodies map[uint64]*cut.Cut) Event {
 	switch rapid.IntRange(0, 30).Draw(rt, "cut event") {
 	case 0:

@@ -7,9 +7,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// TestWhatTheModelHasIsNotExcludedAnyMore: a cut holds [0, 10), all read. The master that it
-// is restored on knows that [0, 10) is lost at the source. The model that is loaded has it
-// all the same, so it counts as acked, and later cuts list it.
+// TestWhatTheModelHasIsNotExcludedAnyMore: a cut has all of [0, 10). The master that goes back
+// to it has excluded [0, 10), because the source has lost it. The model of the cut was trained
+// on these records, so they count as acked, and later cuts list them.
 func TestWhatTheModelHasIsNotExcludedAnyMore(t *testing.T) {
 	begin := func(lost bool) *world {
 		w := newWorld(t, Config{Job: "j", Model: Replicated})
@@ -35,21 +35,21 @@ func TestWhatTheModelHasIsNotExcludedAnyMore(t *testing.T) {
 	}
 	body := begin(false).bodies[7]
 	if body == nil || body.Records().Untold != 10 {
-		t.Fatalf("the cut is %+v", body)
+		t.Fatalf("the cut is %+v, want one with 10 acked units whose records nobody counted", body)
 	}
 	w := begin(true)
 	if d, _ := w.core.Dataset(1); d.Counts.Excluded != 10 {
-		t.Fatalf("%+v", d.Counts)
+		t.Fatalf("after the loss: counts %+v, want 10 excluded units", d.Counts)
 	}
 	w.step(&Rewind{Cut: body, Path: "/ck"}) // checks the invariants
 	if !slices.ContainsFunc(w.fx.Reports, func(r Report) bool { return r.Kind == ReportRewound }) {
 		t.Fatalf("not rewound: %+v", w.fx.Reports)
 	}
 	if d, _ := w.core.Dataset(1); d.Counts.Excluded != 0 || d.Counts.Acked != 10 || d.Records.Untold != 10 {
-		t.Errorf("%+v, %+v", d.Counts, d.Records)
+		t.Errorf("after the rewind: counts %+v, records %+v; want 10 units acked, none excluded, 10 untold", d.Counts, d.Records)
 	}
 	if all, total := w.core.Excluded(1, 0, 10); total != 0 {
-		t.Errorf("excluded: %+v", all)
+		t.Errorf("after the rewind these ranges are still excluded: %+v", all)
 	}
 	w.restart()
 }

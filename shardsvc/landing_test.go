@@ -87,8 +87,8 @@ func TestATransactionIsForgottenAfterItsTime(t *testing.T) {
 	}
 }
 
-// A transaction that was forgotten does not land again while its chunks are there: after a
-// restart, when it is remembered for longer, or when the clock goes back.
+// A forgotten transaction does not land again while its chunks are there. That holds after a
+// restart too, after landing.remember was made longer, and after the clock was set back.
 func TestAForgottenTransactionDoesNotLandTwice(t *testing.T) {
 	w := landing(t)
 	const remember, clock = 1000, 1_000_000
@@ -100,12 +100,12 @@ func TestAForgottenTransactionDoesNotLandTwice(t *testing.T) {
 		t.Fatal(w.refused())
 	}
 	if _, known := w.core.Landed(1, "a"); known {
-		t.Fatal("a is remembered")
+		t.Fatal("transaction a is still remembered after its time")
 	}
 	for _, when := range []string{"at once", "after a restart"} {
 		for _, now := range []int64{clock + 3000, clock + 500} { // remembered for longer; the clock went back
 			if land("a", clock, now, 100*remember) || !strings.Contains(w.refused(), "chunk of a is visible already") {
-				t.Errorf("%s, at %d: it was not refused: %q", when, now, w.refused())
+				t.Errorf("%s, at %d: transaction a landed again; the refusal is %q", when, now, w.refused())
 			}
 		}
 		if id := "staged long ago, and new " + when; !land(id, clock, clock+3000, 100*remember) {
@@ -133,10 +133,10 @@ func TestNothingOfATransactionLandsUnlessAllOfItCan(t *testing.T) {
 			t.Errorf("%s: rejected with %q", name, w.refused())
 		}
 		if w.segments() != "" || !maps.EqualFunc(before, w.store, func(a, b []byte) bool { return string(a) == string(b) }) {
-			t.Errorf("%s: something changed: %s", name, w.segments())
+			t.Errorf("%s: the rejected transaction changed the segments: %s", name, w.segments())
 		}
 		if _, ok := w.core.Landed(1, "t"); ok {
-			t.Errorf("%s: it is remembered", name)
+			t.Errorf("%s: the rejected transaction is remembered", name)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (s *sim) excluded(reports []Report) {
 	for _, r := range reports {
 		if r.Kind == ReportReadmitted {
 			if !goesBack {
-				s.t.Fatalf("%s, and nobody goes back", r.text())
+				s.t.Fatalf("%s, but no rank goes back to a cut", r.text())
 			}
 			s.fail(s.book.Readmit(oracle.Range{Partition: s.src(r.Partition), Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End}))
 		}
@@ -26,13 +26,13 @@ func (s *sim) excluded(reports []Report) {
 		x := oracle.Range{Partition: s.src(r.Partition), Pass: r.Pass, Segment: r.Segment, Start: r.Start, End: r.End}
 		s.fail(s.book.Exclude(x, goesBack))
 		if goesBack {
-			continue // nobody keeps a row; the revokes come after this
+			continue // all ranks lose their leases; the revokes follow this report
 		}
 		for _, t := range s.trainers {
 			for _, l := range t.leases {
 				for _, y := range s.ranges(l, l.prefix, l.end) {
 					if s.model == Shared && y.Partition == x.Partition && y.Pass == x.Pass && y.Segment == x.Segment && y.Start < x.End && x.Start < y.End {
-						s.t.Fatalf("%v was excluded while rank %d has %v", x, t.rank, y)
+						s.t.Fatalf("%v was excluded while rank %d holds %v", x, t.rank, y)
 					}
 				}
 			}
@@ -55,7 +55,7 @@ func (s *sim) someRetention() {
 	}
 	b := s.sizes[key]
 	if s.live {
-		b[1] = s.heads[uint32(key[0])] // which the core may not know yet
+		b[1] = s.heads[uint32(key[0])] // the core may not know this head yet
 	}
 	from := max(b[0], s.lost[key])
 	to := min(b[1], from+rapid.Int64Range(0, 25).Draw(s.t, "lost"))
@@ -77,7 +77,7 @@ func (s *sim) someLook() {
 	}
 }
 
-// someReadsOn: an agent reads on in a lease and meets a loss.
+// someReadsOn: an agent reads on in a lease until it meets a loss.
 func (s *sim) someReadsOn() {
 	t, l := s.someLease()
 	if l == nil || t.agent == nil || t.agent.session == 0 {

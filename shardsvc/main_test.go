@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain runs more random checks than rapid does by default; they are fast.
+// TestMain runs more random checks than rapid does by default, because they are fast.
 // -rapid.checks, -rapid.steps and -rapid.seed are rapid's own flags.
 func TestMain(m *testing.M) {
 	flag.Parse()

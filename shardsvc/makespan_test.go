@@ -7,22 +7,22 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// pacedWorker reads at a fixed rate on a virtual clock, as an agent with a
-// trainer would: it keeps two leases, acks what it read every tick, and gives up
-// nothing of what its trainer was handed.
+// pacedWorker reads at a fixed rate on a virtual clock, as an agent with a trainer does. It
+// keeps two leases and acks at every tick. If the master asks for a tail, it gives up no
+// record that its trainer already has.
 type pacedWorker struct {
 	no      uint32
 	rate    float64
 	budget  float64
 	dead    bool
-	open    bool // a request is out
+	open    bool // a request was sent and is not answered
 	leases  []Reply
 	prefix  []int64
 	nextReq uint64
 }
 
 // makespan reads an input and returns the time that this took, as a multiple of the ideal
-// time. The ideal knows the kill beforehand.
+// time. The ideal is computed with the kill known in advance.
 func makespan(t testing.TB, rates []float64, seconds float64, kill int, killAt float64) float64 {
 	const tick = 10 * Millisecond
 	w := newWorld(t, Config{Job: "j", Model: Shared})
@@ -68,7 +68,7 @@ func makespan(t testing.TB, rates []float64, seconds float64, kill int, killAt f
 		w.now += tick
 		at := float64(w.now-begin) / float64(Second)
 		if at > 10*seconds {
-			t.Fatal("does not end")
+			t.Fatal("the input was not read to its end")
 		}
 		m := &Message{Session: 1}
 		for i, p := range workers {
@@ -111,7 +111,7 @@ func (p *pacedWorker) read(m *Message, dt float64) {
 	}
 }
 
-// asked gives up the units that are not read yet, except for those that a frame would hold.
+// asked answers a steal: it gives up the units that are not read yet, except those of the next frame.
 func (p *pacedWorker) asked(w *world, r Reply) []Reply {
 	for i := range p.leases {
 		if p.leases[i].Token != r.Token {
@@ -137,8 +137,8 @@ func (p *pacedWorker) asked(w *world, r Reply) []Reply {
 	return nil
 }
 
-// TestWorkersOfUnequalSpeedFinishTogether: rates 10:10:10:1, with and without
-// one killed on the way, within 3 % of the ideal.
+// TestWorkersOfUnequalSpeedFinishTogether: workers of the rates 10:10:10:1 finish within 3 %
+// of the ideal time, also if one of them is killed on the way.
 func TestWorkersOfUnequalSpeedFinishTogether(t *testing.T) {
 	const mb = 1 << 20
 	rates := []float64{10 * mb, 10 * mb, 10 * mb, 1 * mb}

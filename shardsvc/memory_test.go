@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// pairs is a core with one worker that acks each lease a few messages later.
+// pairs is a core with one worker that takes leases and acks each of them a message later.
 type pairs struct {
 	c   *Core
 	fx  Effects
@@ -49,7 +49,7 @@ func (p *pairs) round() {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: once warm, grants and acks cost no garbage.
+// TestSteadyStateAllocatesNothing: after a warm-up, grants and acks allocate nothing.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	p := newPairs(100, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, Stall: 600 * Second})
 	for n := range uint32(100) {
@@ -90,7 +90,7 @@ func TestClosedLeasesTakeNoMoreMemory(t *testing.T) {
 		return p.fx.Replies[0].Code
 	}
 	late := early
-	late.Token, late.Prefix = p.fx.Replies[0].Token, p.fx.Replies[0].Prefix // acked just now
+	late.Token, late.Prefix = p.fx.Replies[0].Token, p.fx.Replies[0].Prefix // of the newest closed lease
 	beyond := late
 	beyond.Prefix++
 	for k, want := range map[Ack]Code{late: Durable, beyond: Invalid, early: Stale} {
@@ -100,8 +100,8 @@ func TestClosedLeasesTakeNoMoreMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsLeasesNotTheInput: a holder of one early lease lets the rest
-// of 20,000 small segments go by; the core keeps one hole, and few segments.
+// TestMemoryFollowsLeasesNotTheInput: one worker holds an early lease while the others read on
+// through 20,000 small segments. The core keeps one hole and few segments.
 func TestMemoryFollowsLeasesNotTheInput(t *testing.T) {
 	const segments = 20_000
 	p := newPairs(1, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second})
@@ -126,7 +126,7 @@ func TestMemoryFollowsLeasesNotTheInput(t *testing.T) {
 		p.round()
 	}
 	if n := len(p.c.parts[1].Segs); n > segments*6/10 {
-		t.Errorf("%d of %d segments are kept at half of the way", n, segments)
+		t.Errorf("half of the input is read, and %d of %d segments are kept, want at most 60 %%", n, segments)
 	}
 	if err := p.c.CheckInvariants(); err != nil {
 		t.Fatal(err)
@@ -135,13 +135,13 @@ func TestMemoryFollowsLeasesNotTheInput(t *testing.T) {
 	p.fx.Reset()
 	p.c.Flush(&p.fx)
 	if len(p.fx.arena) > before+1000 {
-		t.Errorf("a flush wrote %d bytes", len(p.fx.arena))
+		t.Errorf("a flush wrote %d bytes, want at most 1000 more than the %d of the last one", len(p.fx.arena), before)
 	}
 }
 
-// A rank whose agent does not know of its newest lease yet is not drained (docs/ROUNDS.md).
-// The agent says the highest sequence that it knows of, so a later lease must have a higher
-// one, also when the slots of closed leases are used again in another order.
+// A rank is not drained while its agent does not know the rank's newest lease
+// (docs/ROUNDS.md). The agent reports the highest sequence that it knows. So a later lease must
+// have a higher sequence, even if it gets the slot of a closed lease.
 func TestALaterLeaseHasAHigherSequence(t *testing.T) {
 	p := newPairs(1, Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, Stall: 600 * Second})
 	p.step(&AddSegments{Partition: 1, Segments: []sources.Segment{{End: 1 << 50}}})

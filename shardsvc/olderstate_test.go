@@ -17,13 +17,13 @@ import (
 
 var recordStates = flag.Bool("record-states", false, "write testdata/older/states anew: only ever from a released version")
 
-// recorded are the scenarios whose last state lies in testdata/older/states: each
-// model kind, cuts of each state, excluded ranges, live partitions, virtual ranks.
+// recorded names the scenarios whose last state lies in testdata/older/states. They have each
+// model kind, cuts of each state, excluded ranges, live partitions and virtual ranks.
 var recorded = []string{"shuffle/bit_exact", "cut/carried", "cut/history", "cut/private", "cut/removed", "cut/replicated", "cut/rewind", "cut/shared",
 	"cut/history_folds", "live/shared", "live/tail", "loss/excluded", "loss/rewound", "loss/shuffled_cut", "dataset/passes", "group/private_new_process",
 	"group/replicated_generations", "shuffle/blocks", "lease/steal", "live/strict", "lease/tries_end"}
 
-// TestAnOlderStateOpens: pairs that an earlier version stored load, and mean the same as
+// TestAnOlderStateOpens loads pairs that an earlier version stored. They must mean the same as
 // then: the settled and excluded records, the kept cuts, and the marks for the source.
 func TestAnOlderStateOpens(t *testing.T) {
 	if *recordStates {
@@ -31,7 +31,7 @@ func TestAnOlderStateOpens(t *testing.T) {
 	}
 	paths, err := filepath.Glob("testdata/older/states/*.txt")
 	if err != nil || len(paths) < len(recorded) {
-		t.Fatalf("%d recorded states, %v", len(paths), err)
+		t.Fatalf("testdata/older/states has %d states, want %d: %v", len(paths), len(recorded), err)
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -58,11 +58,11 @@ func TestAnOlderStateOpens(t *testing.T) {
 			}
 			w.restart()
 			if got := w.meaning(); got != want {
-				t.Errorf("the stored state means\n%s\nit meant\n%s", got, want)
+				t.Errorf("the stored state now means\n%s\nwhen it was stored it meant\n%s", got, want)
 			}
 			w.restart() // what this version wrote means the same
 			if got := w.meaning(); got != want {
-				t.Errorf("stored again, it means\n%s\nit meant\n%s", got, want)
+				t.Errorf("stored again by this version, it means\n%s\nwhen it was stored it meant\n%s", got, want)
 			}
 		})
 	}

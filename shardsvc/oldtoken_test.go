@@ -7,13 +7,13 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A process of a shared model has a lease, and the master is started again. The lease keeps
-// its token, so batches from before and after the restart name the same token. Agent and
-// process end. The next agent asserts the lease from the process's step file, and tells the
-// master the stepped records and that the process has ended. None of these records comes
-// again, also after another restart of the master.
+// A process of a shared model has a lease when the master restarts. The lease keeps its token,
+// so batches from before and after the restart name the same token. Then agent and process
+// end. The next agent asserts the lease from the process's step file. It reports the stepped
+// records, and that the process has ended. None of these records is granted again, even after
+// another restart of the master.
 func TestStepsOfALeaseOfAnOlderTermCountWhenTheNextAgentTellsThem(t *testing.T) {
-	for _, heard := range []int64{0, 30, 50, 60, 80, 90, 100} { // by acks of the agent that died, and not by the process
+	for _, heard := range []int64{0, 30, 50, 60, 80, 90, 100} { // how far the agent that died had acked the lease
 		w := newWorld(t, Config{Job: "j", Model: Shared})
 		w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 100, Min: 100, Max: 100, Target: Second, Unit: sources.Records}})
 		w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "a"})
@@ -33,7 +33,7 @@ func TestStepsOfALeaseOfAnOlderTermCountWhenTheNextAgentTellsThem(t *testing.T) 
 			for _, r := range w.fx.Replies {
 				if r.Kind == ReplyHeld {
 					if r.Refused {
-						t.Fatalf("heard %d: %+v", heard, r)
+						t.Fatalf("acked to %d: the asserted lease was refused: %+v", heard, r)
 					}
 					all = append(all, r)
 				}
@@ -49,17 +49,17 @@ func TestStepsOfALeaseOfAnOlderTermCountWhenTheNextAgentTellsThem(t *testing.T) 
 		}
 
 		claims := []Held{held(first, 2, 0, 100)}
-		for incarnation := uint64(2); incarnation < 4; incarnation++ { // the first of the two ends before its acks leave
+		for incarnation := uint64(2); incarnation < 4; incarnation++ { // agent 2 ends before it sends its acks
 			w.step(&Message{Session: Session(incarnation), Hello: &Hello{Agent: "a", Incarnation: incarnation}, Joins: join(2), Held: slices.Clone(claims)})
 		}
 		if all := now(); len(all) != 1 || all[0].Token != first {
-			t.Fatalf("heard %d: %+v", heard, all)
+			t.Fatalf("acked to %d: the asserted leases are %+v, want the one with token %v", heard, all, first)
 		}
 		w.step(&Message{Session: 3, Acks: []Ack{{Token: first, Prefix: 50, Step: 2}, {Token: first, Prefix: 80, Step: 3}, {Token: first, Prefix: 100, Step: 4}},
 			Steps: []StepReport{{Worker: 2, Step: 4}}, Leaves: []Leave{{Worker: 2, Ended: true}}})
 		for range 2 {
 			if d, _ := w.core.Dataset(1); d.Counts.Acked != 100 || d.Counts.Pending != 0 {
-				t.Fatalf("heard %d: %+v", heard, d.Counts)
+				t.Fatalf("acked to %d: counts %+v, want 100 units acked and none pending", heard, d.Counts)
 			}
 			w.restart()
 		}

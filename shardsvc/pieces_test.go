@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// All steps of a trainer between two commits are one key. Those that are older than the
-// history fold before they are stored at all.
+// The acks of all steps of a trainer between two commits are stored under one key. Acks of
+// steps below the history fold before they are stored.
 func TestStepsThatComeTogetherAreFewKeys(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Replicated, History: 100})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Spec: []byte("{}"), Options: Options{Passes: 1, Initial: 100000, Min: 1, Max: 100000, Target: Second, Unit: "bytes"}})
@@ -37,19 +37,19 @@ func TestStepsThatComeTogetherAreFewKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Of each 200 steps, the older 100 join the first key. The others are the end of one
-	// run of 64 pieces, another run, and a rest, which the next 200 steps delete.
+	// Of each 200 steps, the older 100 fold into the first key. The newer 100 are in three keys:
+	// the end of one run of 64 pieces, a whole run, and a rest. The next 200 steps delete these.
 	if most := 50 * 7; puts > most {
 		t.Errorf("%d steps were %d puts, want at most %d", step, puts, most)
 	}
 	before := fmt.Sprint(allPieces(w.core))
 	w.restart()
 	if after := fmt.Sprint(allPieces(w.core)); after != before {
-		t.Errorf("stored are\n%s\nnot\n%s", after, before)
+		t.Errorf("after a restart the pieces are\n%s\nwant\n%s", after, before)
 	}
 }
 
-// allPieces are the acks of partition 1, without how they are stored.
+// allPieces returns the acks of partition 1, however they are stored.
 func allPieces(c *Core) (all []piece) {
 	for _, ps := range c.partition(1).passes {
 		for _, k := range ps.acks {
@@ -60,7 +60,7 @@ func allPieces(c *Core) (all []piece) {
 	return all
 }
 
-// Stores of before runs have one piece in each key, with its records or without.
+// Stores that are older than runs have one piece in each key, with or without its records.
 func TestAnAckOfAnOlderVersionIsRead(t *testing.T) {
 	old := appendInt(appendUint(appendUint(appendInt([]byte{recordsVersion}, 40), 3), 2), 7)
 	records := cut.Tally{Rows: 4, Oldest: 100, Newest: 130}

@@ -60,9 +60,9 @@ func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
 	})
 }
 
-// TestACutHoldsExactlyItsRecordsWhateverBreaks is a busier world: trainers work,
-// save and die. Guarantee 4: "a manifest ... says exactly which records are in the
-// model. After a restore to cut C exactly input - C - excluded is delivered".
+// TestACutHoldsExactlyItsRecordsWhateverBreaks plays a busier world: trainers work, save and
+// die. Guarantee 4: "a manifest ... says exactly which records are in the model. After a
+// restore to cut C exactly input - C - excluded is delivered".
 func TestACutHoldsExactlyItsRecordsWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, t)
@@ -148,7 +148,7 @@ func (s *sim) finish() {
 	s.step(&SetPaused{1, false}, false)
 	for round := 0; !s.ended; round++ {
 		if round > 3000 {
-			s.t.Fatalf("the input does not end: %+v %+v", s.w.core.Datasets(), s.w.core.Workers())
+			s.t.Fatalf("the input was not read to its end: datasets %+v, workers %+v", s.w.core.Datasets(), s.w.core.Workers())
 		}
 		for _, a := range s.agents {
 			if a.session == 0 {
@@ -336,8 +336,8 @@ func (s *sim) someClose() {
 	s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveClosed}}})
 }
 
-// someReclaim: an operator takes back what a rank holds. Its process may run on, but nothing
-// that it says counts any more.
+// someReclaim: an operator takes back the leases of a rank. Its process may still run, but the
+// master refuses everything that it says.
 func (s *sim) someReclaim() {
 	e := &Reclaim{Rank: uint32(rapid.IntRange(0, 2).Draw(s.t, "rank"))}
 	plan := s.w.core.PlanReclaim(e)
@@ -345,7 +345,7 @@ func (s *sim) someReclaim() {
 		return
 	}
 	if s.model == Shared {
-		s.t.Fatalf("shared: rows of rank %d may be in the model, and can be taken back", e.Rank)
+		s.t.Fatalf("shared: rows of rank %d may be in the model, but a reclaim is not refused", e.Rank)
 	}
 	e.Incarnation = plan.Incarnation
 	before := s.leasesOf(e.Rank)
@@ -364,7 +364,7 @@ func (s *sim) someReclaim() {
 	}
 }
 
-// leasesOf a rank, as the core has them.
+// leasesOf returns the tokens of a rank's leases, as the core has them.
 func (s *sim) leasesOf(rank uint32) (all []Token) {
 	for _, p := range s.w.core.parts {
 		if p == nil {
@@ -381,7 +381,7 @@ func (s *sim) leasesOf(rank uint32) (all []Token) {
 	return all
 }
 
-// someUnhooked: a trainer's connection breaks; it may come back within its TTL.
+// someUnhooked: a trainer's connection breaks. The trainer may come back within its TTL.
 func (s *sim) someUnhooked() {
 	t := s.some()
 	if t == nil {
@@ -399,7 +399,7 @@ func (s *sim) someUnhooked() {
 	s.send(a, &Message{Leaves: []Leave{{Worker: n, Reason: LeaveLost}}})
 }
 
-// orphan leaves a trainer with what was delivered to it.
+// orphan takes a trainer's agent away. The trainer keeps the records that were delivered to it.
 func (s *sim) orphan(t *simTrainer, deadline Time) {
 	t.lastAgent, t.agent, t.deadline, t.asks = t.agent, nil, deadline, nil
 	for _, l := range t.leases {
@@ -436,8 +436,8 @@ func (s *sim) someReconnect() {
 	}
 }
 
-// someAgentDies ends an agent. Its trainers live on with the rows that they have, and a new
-// process takes over the socket.
+// someAgentDies ends an agent. Its trainers keep the rows that they have, and a new agent takes
+// over the socket.
 func (s *sim) someAgentDies() {
 	a := s.someAgent()
 	old := a.session

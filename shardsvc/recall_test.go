@@ -15,7 +15,7 @@ func emptied(t *testing.T, model string, goOn bool) *world {
 	return w
 }
 
-// recalls gives the partition chunks from..to with their numbers, as the notes in a bucket say.
+// recalls adds the chunks [from, to) under the numbers that the notes in the bucket give them.
 func (w *world) recalls(from, to int) {
 	ev := &AddSegments{Partition: 1}
 	for i := from; i < to; i++ {
@@ -29,9 +29,9 @@ func (w *world) recalls(from, to int) {
 	}
 }
 
-// A master that has lost its state takes the visible chunks from a bucket. It restores a
-// checkpoint before or after that, whose table was trimmed or not. The chunks that the
-// checkpoint does not name follow, each of them once.
+// A master that has lost its state finds the visible chunks in a bucket, before or after it
+// restores a checkpoint. The chunks that are not in the checkpoint are granted, each of them
+// once. That holds if the checkpoint's table of segments was trimmed, too.
 func TestPushedRecordsThatARestoredCutDoesNotNameFollowIt(t *testing.T) {
 	for _, model := range []string{Replicated, Private} {
 		for _, c := range []struct {
@@ -99,7 +99,8 @@ func TestPushedRecordsThatARestoredCutDoesNotNameFollowIt(t *testing.T) {
 	}
 }
 
-// The numbers of chunks that landed on an empty master may be those of the checkpoint's.
+// Chunks that landed on an empty master before the restore may have the numbers that the
+// checkpoint gives to other chunks. They get higher numbers and are granted after the cut.
 func TestWhatLandedBeforeARestoreOnAnEmptyMasterFollowsTheCut(t *testing.T) {
 	w := pushedWorld(t, Replicated)
 	w.lands(0, 4, 10)
@@ -107,7 +108,7 @@ func TestWhatLandedBeforeARestoreOnAnEmptyMasterFollowsTheCut(t *testing.T) {
 	body := w.saves(77, 1)
 	w = emptied(t, Replicated, false)
 	w.step(&AddPartition{Dataset: 1, Number: 1, Identity: "landing:x/0"})
-	w.lands(7, 2, 10) // number 0 and 1
+	w.lands(7, 2, 10) // get the numbers 0 and 1, which c0 and c1 have in the checkpoint
 	w.joins(0)
 	if code, reason := w.restored(body); code != CutOK {
 		t.Fatal(code, reason)
@@ -117,10 +118,10 @@ func TestWhatLandedBeforeARestoreOnAnEmptyMasterFollowsTheCut(t *testing.T) {
 	}
 }
 
-// The landing of a checkpoint is lost. With on_loss: stop the dataset stops at once,
-// whichever comes first: the restore, or the partitions of the new landing. With continue,
-// the records of the cut stay settled, its holes can be granted (the reader finds that they
-// are lost), and new records come.
+// The landing from which a checkpoint was trained is lost. It does not matter whether the
+// restore or the partitions of the new landing come first. With on_loss: stop, the dataset
+// stops at once. With continue, the records of the cut stay settled, and new records are
+// granted. A hole of the cut is granted too, and its reader finds that the records are lost.
 func TestTheLandingOfARestoredCutIsLost(t *testing.T) {
 	w := pushedWorld(t, Replicated)
 	w.lands(0, 4, 10)

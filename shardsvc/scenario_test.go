@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// TestScenarios replays testdata/*.txt. Each command is one Step, or a few; its transcript
-// is the result. `go test -run TestScenarios -rewrite` records the transcripts.
+// TestScenarios replays the scripts in testdata/scenarios. Each command is one Step or a few.
+// Its result is the transcript. `go test -run TestScenarios -rewrite` records the transcripts.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &script{}
@@ -40,7 +40,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "new":
 		a, before := args{t, d.CmdArgs}, s.w
 		s.w = newWorld(t, Config{Job: "j", Model: a.word("model", ""), SessionTTL: a.time("ttl", 0), History: a.num("history", 0), Ahead: int(a.num("ahead", 0))})
-		if a.has("manifests") { // those of the world before
+		if a.has("manifests") { // keep the manifests of the world before
 			s.w.bodies = before.bodies
 		}
 	case "restart":
@@ -64,7 +64,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		fmt.Fprintf(&out, "%d in all\n", total)
 	case "cuts":
 		s.cuts(&out)
-	case "forget": // the master's disk is gone
+	case "forget": // the master loses its disk
 		clear(s.w.store)
 		s.w.restart()
 	case "plan":
@@ -245,8 +245,8 @@ func (s *script) event(t *testing.T, line string) Event {
 	return nil
 }
 
-// message reads `msg agent`, a message on the agent's session. It may say when it was sent,
-// by the clock of the agent's node. Each line is one part of the message.
+// message reads `msg agent`, a message on the agent's session. Each line is one part of the
+// message. `sent` is the time of sending, by the clock of the agent's node.
 func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 	name := d.CmdArgs[0].Key
 	m := &Message{SentAt: args{t, d.CmdArgs}.time("sent", 0)}
@@ -289,7 +289,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 			m.Failures = append(m.Failures, f)
 		case "leave":
 			k := Leave{Worker: w, Ended: a.has("ended"), Reason: map[string]LeaveReason{"closed": LeaveClosed, "killed": LeaveKilled, "lost": LeaveLost}[a.word("why", "lost")]}
-			for _, v := range a.list("crash") { // start-end, what it had in hand
+			for _, v := range a.list("crash") { // start-end: the records that the trainer had in hand
 				x := Suspect{Dataset: ds, Partition: uint32(a.num("part", 1))}
 				if _, err := fmt.Sscanf(v, "%d-%d", &x.Start, &x.End); err != nil {
 					t.Fatal(v, err)
@@ -340,7 +340,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 	return m
 }
 
-// cut is the body of `cut=id`, as the last answer had it.
+// cut returns the body of `cut=id` from the last answer that had it.
 func (s *script) cut(t *testing.T, a args) *cut.Cut {
 	id := uint64(a.num("cut", 0))
 	if id == 0 {
@@ -348,7 +348,7 @@ func (s *script) cut(t *testing.T, a args) *cut.Cut {
 	}
 	k := s.w.bodies[id]
 	if k == nil {
-		t.Fatalf("cut %d was never answered", id)
+		t.Fatalf("no answer before this line had the body of cut %d", id)
 	}
 	return k
 }
@@ -371,7 +371,7 @@ type args struct {
 	args []datadriven.CmdArg
 }
 
-// gone prints, for each cut and for the start, the deleted input that going back needs.
+// gone prints, for each cut and for the start, the deleted records that going back there needs.
 func (s *script) gone(out *bytes.Buffer, a args) {
 	all := []Deletion{a.deletion()}
 	for _, k := range s.w.core.Cuts() {
@@ -382,7 +382,7 @@ func (s *script) gone(out *bytes.Buffer, a args) {
 	tellGone(out, &plan.Gone, "start")
 }
 
-// deletion: the source has deleted all below `low` of a segment, or the whole.
+// deletion reads what the source has deleted: everything below `low` of a segment, or the whole partition.
 func (a args) deletion() Deletion {
 	return Deletion{Dataset: 1, Source: a.word("source", "files:1"), Segment: a.num("seg", 0), Low: a.num("low", 0), All: a.has("all")}
 }

@@ -22,21 +22,21 @@ type sim struct {
 	book     *oracle.Book
 	agents   []*simAgent
 	trainers []*simTrainer
-	granted  map[Token]*simLease // every lease the core ever promised
+	granted  map[Token]*simLease // every lease that the core ever granted
 	nextInc  uint64
 	nextReq  uint64
 	segments int64
 	sizes    map[[2]int64][2]int64 // bounds by partition and segment
-	lost     map[[2]int64]int64    // below it the source has nothing any more
+	lost     map[[2]int64]int64    // by partition and segment: the source has deleted everything below it
 	complete bool
 	calm     bool // the end of the run: nothing breaks any more
 	ended    bool
-	newest   map[uint32]uint64 // incarnation that came last, by rank
+	newest   map[uint32]uint64 // by rank: the incarnation that joined last
 	cutSim
-	live  bool             // one segment a partition, which grows
-	heads map[uint32]int64 // by partition; the core may not know yet
+	live  bool             // each partition has one segment, which grows
+	heads map[uint32]int64 // by partition; the core may not know them yet
 
-	virtualOf map[uint64]uint32 // by request
+	virtualOf map[uint64]uint32 // by request: its virtual rank
 }
 
 type simAgent struct {
@@ -50,25 +50,25 @@ type simAgent struct {
 type simTrainer struct {
 	rank       uint32
 	inc        uint64
-	agent      *simAgent // nil: orphaned
+	agent      *simAgent // nil: the trainer is orphaned
 	lastAgent  *simAgent
 	number     uint32
 	joined     bool
 	generation uint32
-	deadline   Time // orphaned: its watchdog
+	deadline   Time // when the watchdog of an orphaned trainer ends it
 	step       int64
 	ending     bool
 	resume     Resume
 	gated      bool // it was told to restore
 	restored   bool
-	start      bool // nothing can be restored there
+	start      bool // it sees no checkpoint that can be restored, so it asks to start
 	call       uint64
-	restoring  uint64 // its call
-	since      Time   // its first call, if that was told to come again
-	calling    bool   // it waits for the answer, over reconnects too
+	restoring  uint64 // its restore call that is not answered yet, or 0
+	since      Time   // when the core first told it to call again
+	calling    bool   // it waits for the answer to a restore, also after a reconnect
 	offered    uint64
-	try        uint64   // what it was told to try
-	failed     []uint64 // cuts that it was refused
+	try        uint64   // the cut that it was told to try
+	failed     []uint64 // cuts that it could not read or was refused
 	leases     []*simLease
 	asks       []Reply
 	simPause
@@ -81,12 +81,12 @@ type simLease struct {
 	segment                      int64
 	start, prefix, end, frontier int64
 	said                         int64 // where its last ack ended
-	settled                      int64 // oracle's: acked durably up to here
+	settled                      int64 // durably acked up to here, as the oracle knows it
 	pieces                       []Piece
 	step                         int64
 }
 
-// there is where the records of a lease end that the source has by now.
+// there returns the end of the lease's records that the source has by now.
 func (s *sim) there(l *simLease) int64 {
 	if s.live {
 		return max(l.start, min(l.end, s.heads[l.part]))
@@ -126,7 +126,7 @@ func (s *sim) step(ev Event, lose bool) {
 	s.committed(ev)
 }
 
-// committed takes the results of a Step, which are durable. So they are promises, and are
+// committed takes the results of a Step that were committed. They are promises now, and are
 // sent.
 func (s *sim) committed(ev Event) {
 	w := s.w
@@ -145,7 +145,7 @@ func (s *sim) committed(ev Event) {
 		s.cutReport(r)
 	}
 	for _, r := range replies {
-		if r.Kind == ReplyRevoke { // a process that restores uses none of its rows
+		if r.Kind == ReplyRevoke { // before the grants: a process that restores uses none of its old rows
 			s.revoked(r.Token)
 		}
 	}
@@ -255,7 +255,7 @@ func (s *sim) startTrainer(rank uint32, a *simAgent) {
 	m := &Message{}
 	s.attach(m, t)
 	if a.session == 0 {
-		s.remove(t) // it finds no master and gives up
+		s.remove(t) // the trainer finds no master and gives up
 		return
 	}
 	t.gated = s.wiped && !t.restored

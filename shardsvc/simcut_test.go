@@ -11,23 +11,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cutSim has the cuts of the simulation: a storage that keeps every manifest that any
-// process wrote, and the records of each cut, as the oracle knows them.
+// cutSim has the cuts of the simulation: the manifests that processes wrote to storage, and the
+// records of each cut, as the oracle knows them.
 type cutSim struct {
 	cuts      []*simCut
 	nextCut   uint64
 	manifests map[uint64]*cut.Cut // on storage, by cut; its path is its id
 	looks     []uint64            // cuts that the shell was asked to look for
 	orders    []uint64            // cuts in the order of their freezing
-	bases     map[uint32]*simCut  // that a private rank's model began with
+	bases     map[uint32]*simCut  // by private rank: the cut that its model began with
 
 	memories    map[uint64]bool       // cuts whose checkpoints lie in the nodes' memory
-	carriedOnce map[uint64]bool       // a framework has their files
-	bodies      map[uint64]*cut.Cut   // of all cuts that ever were
-	removed     map[uint64]bool       // by retention
-	untold      map[uint64]oracle.Set // of all cuts that ever were
-	vague       bool                  // something is excluded that a restored cut has
-	captured    map[uint64]oracle.Set // shared: the model as the saver copied it while yields were held, by cut
+	carriedOnce map[uint64]bool       // cuts that a framework keeps in its own files
+	bodies      map[uint64]*cut.Cut   // of all cuts that were ever frozen
+	removed     map[uint64]bool       // cuts whose manifests retention removed
+	untold      map[uint64]oracle.Set // of all cuts that were ever frozen
+	vague       bool                  // a restored cut has records that are excluded
+	captured    map[uint64]oracle.Set // shared: the records in the model that the saver copied during a pause of yields, by cut
 	wiped       bool                  // the master knows nothing: a process that starts restores first
 }
 
@@ -37,7 +37,7 @@ type simCut struct {
 	step  int64
 	state CutState
 	order int
-	life  uint64 // of the asker: its generation or incarnation
+	life  uint64 // the generation or incarnation that asked for it
 	set   oracle.Set
 	body  *cut.Cut
 }
@@ -69,7 +69,7 @@ func (s *sim) cutReport(r Report) {
 	case ReportCutFrozen:
 		s.frozen(r)
 	case ReportCutBound:
-		if k == nil { // of another life of the master
+		if k == nil { // the cut was frozen before the master lost its disk
 			k = s.foreign(r.Cut)
 		}
 		k.state = CutBound
@@ -114,9 +114,9 @@ func (s *sim) rebase(rank int64, k *simCut) {
 	}
 }
 
-// foreign is a cut that only its manifest knows.
+// foreign makes a cut from its manifest. The master that froze it has lost its disk.
 func (s *sim) foreign(id uint64) *simCut {
-	body := s.bodies[id] // offered before its manifest was removed, perhaps
+	body := s.bodies[id] // not from s.manifests: a trainer may have offered it before it was removed
 	if body == nil {
 		s.t.Fatalf("cut %d was bound, and nobody ever asked for it", id)
 	}
@@ -136,8 +136,8 @@ func (s *sim) superseded(k *simCut) bool {
 	return slices.ContainsFunc(s.cuts, func(x *simCut) bool { return x.rank == k.rank && x.state == CutBound && x != k && x.after(k) })
 }
 
-// floor is the step above which the acks of a lost rank come back: that of the
-// newest cut that it may go back to.
+// floor is the step of the newest cut that a lost rank may go back to. Its acks above that step
+// become pending again.
 func (s *sim) floor(rank uint32) int64 {
 	best := s.bases[rank]
 	for _, k := range s.cuts {
@@ -156,7 +156,7 @@ func (s *sim) floor(rank uint32) int64 {
 func (s *sim) frozen(r Report) {
 	body, ok := s.w.core.CutBody(r.Cut)
 	if !ok {
-		s.t.Fatalf("cut %d was frozen and is not there", r.Cut)
+		s.t.Fatalf("cut %d was frozen, but the core does not have it", r.Cut)
 	}
 	k := &simCut{id: r.Cut, rank: int64(body.Rank), step: body.Step, order: len(s.orders) + 1, body: body, set: s.book.Members(int64(body.Rank), body.Step)}
 	switch s.model {
@@ -189,11 +189,11 @@ func (s *sim) holds(k *simCut, body *cut.Cut) {
 		}
 	}
 	if err := s.book.WithoutExcluded(set).Same(s.book.WithoutExcluded(k.set)); err != nil {
-		s.t.Fatalf("cut %d of rank %d at step %d: the core's, then the oracle's: %v", k.id, k.rank, k.step, err)
+		s.t.Fatalf("cut %d of rank %d at step %d has other records in the core (first) than in the oracle (second): %v", k.id, k.rank, k.step, err)
 	}
 }
 
-// expand adds the records of q, which are in order space.
+// expand adds the records of q to set. Those of q are in order space, those of set are not.
 func (s *sim) expand(q *cut.Partition, set oracle.Set) {
 	p := s.w.core.parts[q.Number]
 	sets, err := p.sets(q)
@@ -208,21 +208,21 @@ func (s *sim) expand(q *cut.Partition, set oracle.Set) {
 	}
 }
 
-// cutAnswered is what a trainer does with the answer of a call.
+// cutAnswered plays what a trainer does with the answer to a call.
 func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 	if r.Cut.Body != nil {
-		s.holds(s.cutOf(r.Cut.Cut), r.Cut.Body) // repeated or shared: the same as ever
+		s.holds(s.cutOf(r.Cut.Cut), r.Cut.Body) // a repeated answer has the same records
 	}
 	if t == nil || s.pauseAnswered(t, r) {
 		return
 	}
 	switch {
-	case r.Cut.Code == CutFenced && t.ending: // its agent ends it, and says so
+	case r.Cut.Code == CutFenced && t.ending: // its agent ends it and reports that
 		return
 	case r.Cut.Code == CutFenced:
 		s.remove(t)
 	case r.Cut.Body != nil && s.model != Shared:
-		t.step = max(t.step, r.Step) // after END it may ask ahead
+		t.step = max(t.step, r.Step) // after END it may ask for a later step
 		return
 	case t.restoring != r.Request:
 		return
@@ -248,7 +248,7 @@ func (s *sim) cutAnswered(t *simTrainer, r Reply) {
 		if t.restoring = 0; t.offered != 0 {
 			t.failed = append(t.failed, t.offered)
 		} else if t.gated = !t.start || s.model != Shared; t.gated {
-			t.start = true // nothing verifies there
+			t.start = true // no checkpoint that it sees can be restored
 		}
 	}
 	t.calling, t.since = t.restoring != 0, 0
@@ -307,8 +307,8 @@ func (s *sim) someBind() {
 	}
 }
 
-// someDrop ends a save attempt, or has retention remove a checkpoint: it unbinds the cut
-// and then, not always, removes the manifest.
+// someDrop ends a save attempt, or removes a checkpoint as retention does. It first drops the
+// cut. Then it removes the manifest, unless it dies in between.
 func (s *sim) someDrop() {
 	k, t := s.someCut(), s.some()
 	if k == nil || t == nil || k.state == CutVoided {
@@ -321,9 +321,9 @@ func (s *sim) someDrop() {
 	}
 }
 
-// loseMemory loses a node's memory, or uses a slot again. It does not do so while a group
-// goes back to that cut: a rank whose node is lost then is lost too, and with it the
-// generation.
+// loseMemory loses the memory that has a cut: a node is lost, or a slot is used again. It leaves
+// the cut that a group is going back to. If a node is lost then, its rank is lost too, which
+// ends the generation.
 func (s *sim) loseMemory() {
 	k := s.someCut()
 	if c := s.w.core; k != nil && !(c.phase == restoreWaits && c.choice == k.id) {
@@ -355,7 +355,7 @@ func (s *sim) restore(t *simTrainer) {
 		case s.memories[id] && (s.manifests[id] == nil || rapid.Bool().Draw(s.t, "from memory")):
 			k.Memory = true
 		case s.manifests[id] == nil:
-			k.Mode = RestoreExact // a framework's file
+			k.Mode = RestoreExact // the cut is in a framework's file
 		default:
 			k.Path = fmt.Sprint("/", k.Cut.ID)
 		}
@@ -402,7 +402,7 @@ func (s *sim) someRestore() {
 	}
 }
 
-// someRewind: a person goes back; the dry run told what would happen.
+// someRewind: a person asks what a rewind would do, then makes it. Both must agree.
 func (s *sim) someRewind() {
 	var body *cut.Cut
 	if k := s.someCut(); k != nil && s.manifests[k.id] != nil {
@@ -439,7 +439,7 @@ func (s *sim) someRewind() {
 // loseAll loses the master's disk. Records that were in no manifest are in no model then.
 func (s *sim) loseAll() {
 	if s.live || s.opt.Shuffle || rapid.IntRange(0, 2).Draw(s.t, "really") > 0 {
-		return // the book knows partitions by number: none may be made anew
+		return // the oracle knows partitions by number, so none may get another number
 	}
 	clear(s.w.store)
 	for _, a := range s.agents {
@@ -461,7 +461,7 @@ func (s *sim) loseAll() {
 	s.applyAgain()
 }
 
-// revoked: an agent drops what lies in it, its trainer what it was handed.
+// revoked: the agent drops the records of a revoked lease that it has read, and its trainer those that it was given.
 func (s *sim) revoked(token Token) {
 	for _, t := range s.trainers {
 		t.leases = slices.DeleteFunc(t.leases, func(l *simLease) bool { return l.token == token })

@@ -14,7 +14,7 @@ import (
 type simDeletions struct {
 	s   *sim
 	all []Deletion
-	had oracle.Set // before: in the models and hands of the ranks that go back
+	had oracle.Set // before the rewind: records in the models and in the hands of the ranks that go back
 }
 
 func (s *sim) someDeletions(body *cut.Cut) *simDeletions {
@@ -42,7 +42,7 @@ func (s *sim) someDeletions(body *cut.Cut) *simDeletions {
 	return d
 }
 
-// hold remembers what private ranks have.
+// hold remembers the records of the private ranks that go back.
 func (d *simDeletions) hold(body *cut.Cut) {
 	s := d.s
 	goes := func(rank uint32) bool { return body == nil || body.Rank == cut.Rank(rank) }
@@ -73,8 +73,8 @@ func (d *simDeletions) hold(body *cut.Cut) {
 	}
 }
 
-// missed compares, after the rewind, the records that its dry run said would be gone with
-// the deleted records that are open.
+// missed is called after the rewind. It compares the records that the dry run called gone with
+// the records that are deleted and not settled.
 func (d *simDeletions) missed(g Gone) {
 	s, want, got := d.s, oracle.Set{}, oracle.Set{}
 	for _, x := range d.all {
@@ -94,13 +94,13 @@ func (d *simDeletions) missed(g Gone) {
 		}
 	}
 	if g.Units != int64(len(want)) {
-		s.t.Fatalf("%d units of what a rewind needs are deleted, its dry run said %d", len(want), g.Units)
+		s.t.Fatalf("the source has deleted %d units that the rewind needs, but its dry run said %d", len(want), g.Units)
 	}
 	if g.More == 0 {
 		s.fail(got.Same(want))
 	}
 	if g.AtLeast || g.Stops {
-		s.t.Fatalf("of a small world that goes on after a loss: %+v", g)
+		s.t.Fatalf("the dry run says %+v; the world is small enough to count every unit, and the dataset goes on after a loss, so neither AtLeast nor Stops may be set", g)
 	}
 }
 

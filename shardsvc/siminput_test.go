@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// How a random world begins: what it has to read, and how its listing grows.
+// This file makes the input of a random world, and lets its listing grow.
 
 func newSim(t *rapid.T, tb testing.TB) *sim {
 	return newSimOf(t, tb, rapid.SampledFrom([]string{Shared, Replicated, Private}).Draw(t, "model"))
@@ -51,8 +51,8 @@ func (s *sim) apply() {
 	s.step(&PartitionsListed{Dataset: 1}, false)
 }
 
-// applyAgain has discovery find the same input on an empty master. It may find the
-// partitions only after a cut has made them.
+// applyAgain gives an empty master the same input, as discovery does. A restored cut may have
+// made the partitions before.
 func (s *sim) applyAgain() {
 	s.apply()
 	for part := uint32(1); part <= 2; part++ {
@@ -90,8 +90,8 @@ func (s *sim) list(complete bool) {
 	}
 }
 
-// grow has records come; the master, an agent or nobody tells the core. At the
-// end the segments are sealed where they are.
+// grow adds records. The master or an agent tells the core of them, or nobody does. At the end
+// of the run, the segments are sealed at their heads.
 func (s *sim) grow(complete bool) {
 	first := s.segments == 0
 	complete = complete && s.calm

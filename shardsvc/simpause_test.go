@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The yields of a shared model's trainers are paused while one of them saves. The records
-// in the model when the saver copies it are exactly the records of its cut.
+// One trainer of a shared model saves, and the yields of all are paused. When the saver copies
+// the model, the records in it are exactly those of the cut.
 
 type simPause struct {
-	paused uint64 // it was told to pause, for this cut
-	saving uint64 // it paused the yields of all, for this cut
-	asks2  bool   // and was answered OK
+	paused uint64 // the cut for which it was told to pause its yields, or 0
+	saving uint64 // the cut for which it has paused the yields of all, or 0
+	asks2  bool   // all have paused, so it may ask for the exact cut
 }
 
 func (s *sim) pauseTold(t *simTrainer, r Reply) {
@@ -39,7 +39,7 @@ func (s *sim) somePause() {
 	s.call(t, CutCall{Pause: &CutPause{s.nextCut, Time(rapid.IntRange(0, 20).Draw(s.t, "deadline")) * Second}})
 }
 
-// somePaused: a trainer steps what it has, and says that it yields nothing.
+// somePaused: a trainer steps the batches that it has, and says that it yields nothing.
 func (s *sim) somePaused() {
 	if t := s.some(); t != nil {
 		s.sayPaused(t)
@@ -83,7 +83,7 @@ func (s *sim) exactSave() {
 			s.someStarts()
 		case 4:
 			s.someReconnect()
-		case 5: // one that does not obey: its acks break the pause
+		case 5: // a trainer does not obey, and its acks break the pause
 			if t := s.some(); t != nil && slices.ContainsFunc(s.trainers, func(x *simTrainer) bool { return x.asks2 }) {
 				t.paused = 0
 				s.ackAll(t)
@@ -111,14 +111,14 @@ func (s *sim) pauseAnswered(t *simTrainer, r Reply) bool {
 	for _, x := range s.trainers {
 		for _, l := range x.leases {
 			if n := s.stepped(l); n < min(l.frontier, s.there(l)) {
-				s.t.Fatalf("cut %d: all yields are said to be paused, and rank %d inc %d has [%d, %d) of %s in hand", t.saving, x.rank, x.inc, n, l.frontier, tok(l.token))
+				s.t.Fatalf("cut %d: the core says that all yields are paused, but rank %d inc %d has [%d, %d) of %s unstepped", t.saving, x.rank, x.inc, n, l.frontier, tok(l.token))
 			}
 		}
 	}
 	return true
 }
 
-// stepped is how far a lease is durably acked.
+// stepped returns how far a lease is durably acked.
 func (s *sim) stepped(l *simLease) int64 {
 	if g := s.granted[l.token]; g != nil {
 		return max(l.settled, g.settled)
@@ -134,7 +134,7 @@ func (s *sim) someExactAsk() {
 	t := s.trainers[i]
 	if rapid.IntRange(0, 5).Draw(s.t, "give up") == 0 {
 		drop := &CutDrop{t.saving, "its state cannot be copied"}
-		t.saving, t.asks2 = 0, false // its answer is not that of the pause
+		t.saving, t.asks2 = 0, false // pauseAnswered must not take the answer to the drop for that to the pause
 		s.call(t, CutCall{Drop: drop})
 		return
 	}
@@ -151,27 +151,27 @@ func (s *sim) exactAsCaptured(k *simCut, body *cut.Cut) {
 	}
 	model, ok := s.captured[k.id]
 	if !ok {
-		s.t.Fatalf("cut %d says that it is exact, and no yields were paused for it", k.id)
+		s.t.Fatalf("cut %d says that it is exact, but no yields were paused for it", k.id)
 	}
 	if err := s.book.WithoutExcluded(k.set).Same(s.book.WithoutExcluded(model)); err != nil {
-		s.t.Fatalf("cut %d is not exact: the cut's, then the model's: %v", k.id, err)
+		s.t.Fatalf("cut %d says that it is exact, but it has other records (first) than the model (second): %v", k.id, err)
 	}
 	exactCuts++
 }
 
-// exactCuts counts them over all worlds of this process.
+// exactCuts counts the exact cuts of all worlds of this process.
 var exactCuts int
 
-// TestAnExactCutIsTheModelWhateverBreaks: worlds of a shared model in which much is
-// saved exactly. docs/CUTS.md: "a cut of a shared model is exact when nothing
-// changed the model between its last ack and the capture of the state".
+// TestAnExactCutIsTheModelWhateverBreaks plays worlds of a shared model with many exact saves.
+// docs/CUTS.md: "a cut of a shared model is exact when nothing changed the model between its
+// last ack and the capture of the state".
 func TestAnExactCutIsTheModelWhateverBreaks(t *testing.T) {
 	// A short run draws 20 worlds. If none of them has an exact cut, more are drawn.
 	// Without a defect, this never takes 200 runs.
 	before := exactCuts
 	for runs := 0; runs == 0 || exactCuts == before; runs++ {
 		if runs == 200 {
-			t.Fatal("no cut was exact in all these worlds")
+			t.Fatal("200 runs had no exact cut")
 		}
 		rapid.Check(t, func(rt *rapid.T) { worldOfExactCuts(rt, t) })
 	}
@@ -211,6 +211,6 @@ func worldOfExactCuts(rt *rapid.T, t *testing.T) {
 		s.pass(pauseDeadline)
 	}
 	if s.w.core.pause != nil {
-		rt.Fatalf("yields are paused for ever")
+		rt.Fatalf("yields are still paused after the deadline of the pause")
 	}
 }

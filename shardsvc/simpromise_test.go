@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/shardsvc/line"
 )
 
-// Every answer of the core is a promise: the oracle keeps it, and agents and trainers get
-// it.
+// Every answer of the core is a promise. The oracle remembers it, and agents and trainers
+// receive it.
 
 // acksOf are the acks in a message.
 func acksOf(ev Event) []Ack {
@@ -17,7 +17,7 @@ func acksOf(ev Event) []Ack {
 	return nil
 }
 
-// promiseAck: one answer is that of all acks of its lease up to the prefix.
+// promiseAck tells the oracle of acks. One answer stands for all acks of its lease up to its prefix.
 func (s *sim) promiseAck(r Reply, said []Ack) {
 	l := s.granted[r.Token]
 	if l == nil || r.Code != Durable {
@@ -34,7 +34,7 @@ func (s *sim) promiseAck(r Reply, said []Ack) {
 	}
 }
 
-// sameUnits checks that the book and the core count the same units.
+// sameUnits checks that the oracle and the core count the same units.
 func (s *sim) sameUnits() {
 	for _, d := range s.w.core.Datasets() {
 		if n := s.book.Settled(); d.Counts.Settled != n {
@@ -74,7 +74,7 @@ func (s *sim) promise(r Reply, pieces []Piece) {
 				s.fail(s.book.Grant(x))
 			}
 			if r.Prefix < l.settled {
-				s.t.Fatalf("%s was acked up to %d, held answers %d", tok(r.Token), l.settled, r.Prefix)
+				s.t.Fatalf("%s was acked up to %d, but when it was asserted again the core answered %d", tok(r.Token), l.settled, r.Prefix)
 			}
 		}
 	case ReplyStanding:
@@ -114,7 +114,7 @@ func (s *sim) inOrder(g *simLease) {
 			end, _ = ps.OnLine(line.Place{Segment: g.segment, Offset: g.start})
 		}
 		if ps.n <= g.pass && (ps.frontier < end || len(ps.pending) > 0 && ps.pending[0].Start < end) {
-			s.t.Fatalf("pass %d [%d, %d) was granted before what lies before it", g.pass, g.start, g.end)
+			s.t.Fatalf("order is strict, but pass %d [%d, %d) was granted while earlier records wait", g.pass, g.start, g.end)
 		}
 	}
 }
@@ -141,14 +141,14 @@ func (s *sim) deliver(r Reply, pieces []Piece) {
 	case ReplyJoin:
 		if t != nil && r.Refused {
 			if t.inc == s.newest[t.rank] && s.model == Shared {
-				s.t.Fatalf("shared: a living trainer was refused: %s", r.Reason)
+				s.t.Fatalf("shared: the core refused a trainer that lives: %s", r.Reason)
 			}
 			s.remove(t)
 		} else if t != nil {
 			if !t.joined {
 				t.step = r.Step
 			}
-			t.paused = 0 // its agent tells it anew, should it be
+			t.paused = 0 // if yields are still paused, its agent tells it again
 			t.joined, t.generation = true, r.Generation
 		}
 	case ReplyFence:
@@ -182,7 +182,7 @@ func (s *sim) deliverLease(a *simAgent, r Reply) {
 		bad := r.Refused || r.Kind == ReplyAck && r.Code != Durable
 		switch {
 		case bad && (s.model != Replicated && s.model != Private || r.Code == Invalid):
-			s.t.Fatalf("a living holder was refused: %s", r.text(nil))
+			s.t.Fatalf("the core refused a lease whose holder lives: %s", r.text(nil))
 		case bad:
 			s.remove(t)
 			return

@@ -9,7 +9,7 @@ import (
 // The records of the simulation: the oracle knows for each unit whether a record begins
 // there, and its time. Agents tell the core with most acks, and the core adds them up.
 
-// ackOf returns an ack with the number of its records. Some agents do not count, and some
+// ackOf returns an ack with the number of its records. Some agents do not count records, and some
 // are wrong about where their last ack ended.
 func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
 	k := Ack{Token: l.token, Prefix: prefix, Step: step, From: l.said}
@@ -28,7 +28,7 @@ func (s *sim) ackOf(l *simLease, prefix, step int64) Ack {
 
 // sameRecords checks that the core has added up the records that there are.
 func (s *sim) sameRecords(got cut.Tally) {
-	if s.vague { // a cut has records of units that are excluded
+	if s.vague { // a cut counts records that are excluded here
 		return
 	}
 	var all oracle.Count
@@ -82,7 +82,7 @@ func (s *sim) counts(k *simCut, body *cut.Cut) {
 // units are untold (mixed), because a cut may have counted others of the same units.
 func (s *sim) sameBack(r Report, n oracle.Back, more int64, mixed bool) {
 	if n.Units != r.Units {
-		s.t.Fatalf("%s; the oracle says %d", r.text(), n.Units)
+		s.t.Fatalf("%s; the oracle says that %d units are pending again", r.text(), n.Units)
 	}
 	if s.vague || mixed || more > 0 && r.Records.Untold > n.Untold {
 		return

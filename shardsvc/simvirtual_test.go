@@ -82,8 +82,8 @@ func (s *sim) ofItsVirtualRank(request uint64, l *simLease) {
 	}
 }
 
-// endTold checks that END comes only when everything is settled; for a virtual rank,
-// everything that it reads.
+// endTold checks that END comes only when everything is settled. A virtual rank gets END when
+// everything that it reads is settled.
 func (s *sim) endTold(request uint64) {
 	if s.opt.VirtualRanks == 0 {
 		s.fail(s.book.Done())
@@ -114,7 +114,7 @@ func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.source != "files:a#b" || p.virtual != v+1 {
-				t.Fatalf("%q, virtual rank %d", p.source, p.virtual)
+				t.Fatalf("the identity was read as source %q, virtual rank %d", p.source, p.virtual)
 			}
 			all = 0
 			for _, size := range sizes {
@@ -141,7 +141,7 @@ func TestEveryBlockIsOneVirtualRanks(t *testing.T) {
 func TestAnIdentityWithoutItsVirtualRankIsRefused(t *testing.T) {
 	for _, identity := range []string{"files:a", "files:a#3", "files:a#3/4", "files:a#8/8", "files:a#03/8", "files:a#-1/8", "#1/8", "files:a#1/8x"} {
 		if err := (&partition{ds: &dataset{opt: Options{VirtualRanks: 8}}}).named(identity); err == nil {
-			t.Errorf("%q was taken", identity)
+			t.Errorf("identity %q was accepted, want a refusal", identity)
 		}
 	}
 }

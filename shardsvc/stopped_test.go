@@ -7,8 +7,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// A reader of partition a meets a loss in its lease [0, 100): the dataset stops. Then the
-// guard tells of [0, 150) of a and [0, 40) of b. The reason names both ranges, whole.
+// A reader of partition a meets a loss in its lease [0, 100), so the dataset stops. Then the
+// guard reports [0, 150) of a and [0, 40) of b. The reason names both ranges in full.
 func TestTheReasonOfAStoppedDatasetNamesAllThatIsLost(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 100, Min: 100, Max: 100, Target: Second, Unit: sources.Records}})
@@ -33,29 +33,29 @@ func TestTheReasonOfAStoppedDatasetNamesAllThatIsLost(t *testing.T) {
 		}
 	}
 	if got := reason(); !strings.HasPrefix(got, "partition a pass 0: [0, 100) of segment 0 is lost at the source (truncated): a begins at 150; to go on without it") {
-		t.Fatalf("the reader's loss: %q", got)
+		t.Fatalf("after the reader's loss the reason is %q", got)
 	}
-	for range 2 { // the guard says so at each look
+	for range 2 { // the guard reports a loss at each look
 		w.step(&Truncated{Partition: 1, End: 150, Reason: "a begins at 150, says the guard", When: 5})
 		w.step(&Truncated{Partition: 2, End: 40, Reason: "b begins at 40", When: 6})
 	}
 	const want = "partition a pass 0: [0, 150) of segment 0 is lost at the source (truncated): a begins at 150, says the guard; " +
 		"partition b pass 0: [0, 40) of segment 0 is lost at the source (truncated): b begins at 40"
 	if got := reason(); !strings.HasPrefix(got, want) {
-		t.Fatalf("with the guard's: %q", got)
+		t.Fatalf("after the guard's report the reason is %q, want %q first", got, want)
 	}
-	w.step(&Truncated{Partition: 3, End: 9, Reason: "c begins at 9", When: 7}) // which nobody has begun to read
+	w.step(&Truncated{Partition: 3, End: 9, Reason: "c begins at 9", When: 7}) // nobody has begun to read c
 	if got := reason(); !strings.HasPrefix(got, want+"; partition c pass 0: [0, 9) of segment 0 is lost") {
-		t.Fatalf("with that of c: %q", got)
+		t.Fatalf("after the loss in c the reason is %q, want that of a and b, then c", got)
 	}
 	w.restart()
 	if got := reason(); !strings.HasPrefix(got, want) {
-		t.Fatalf("after a restart: %q", got)
+		t.Fatalf("after a restart the reason is %q, want %q first", got, want)
 	}
 }
 
-// A source that deletes bit by bit makes one excluded range. Its reason is the last one,
-// because that is about all of it.
+// A source deletes [0, 100), then [0, 150). Together they are one excluded range, [0, 150). It
+// has the newest reason, "begins at 150", because only that one is true of the whole range.
 func TestTheReasonOfAnExcludedRangeIsAboutAllOfIt(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Shared})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 10, Min: 10, Max: 10, Target: Second, GoOnAfterLoss: true, Unit: sources.Records}})

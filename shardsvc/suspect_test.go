@@ -6,8 +6,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// crashWorld is a job of one dataset of 100 records, whose trainers come one after the
-// other. The master is started again after each of them.
+// crashWorld is a job of one dataset of 100 records. Its trainers run one after the other, and
+// the master restarts after each of them.
 type crashWorld struct {
 	*world
 	life uint32
@@ -30,7 +30,7 @@ func (w *crashWorld) grant() (r Reply) {
 	return w.more()
 }
 
-// more gives the next lease of the trainer that is there.
+// more gives the next lease of the trainer that runs now.
 func (w *crashWorld) more() (r Reply) {
 	w.step(&Message{Session: Session(w.life), Requests: []LeaseRequest{{ID: uint64(w.life)<<32 | uint64(w.now), Worker: w.life, Dataset: 1}}})
 	for _, r := range w.fx.Replies {
@@ -62,7 +62,7 @@ func TestARecordThatCrashesTwoTrainersAloneIsExcluded(t *testing.T) {
 	want(w.grant(), 0, 40, NoSuspicion)
 	w.ends(crashWith(10, 20, false))
 
-	want(w.grant(), 0, 10, NoSuspicion) // it was not in hand
+	want(w.grant(), 0, 10, NoSuspicion) // no trainer had it in hand
 	r := w.more()
 	want(r, 10, 20, Suspected)
 	w.step(&Message{Session: Session(w.life), Acks: []Ack{{Token: r.Token, Prefix: 14, Step: 1}}})
@@ -70,7 +70,7 @@ func TestARecordThatCrashesTwoTrainersAloneIsExcluded(t *testing.T) {
 
 	want(w.grant(), 0, 10, NoSuspicion)
 	want(w.more(), 14, 15, Suspected)
-	w.ends(nil) // it was killed: that says nothing about the record
+	w.ends(nil) // a trainer that was killed says nothing about the record
 
 	want(w.grant(), 0, 10, NoSuspicion)
 	want(w.more(), 14, 15, Suspected)

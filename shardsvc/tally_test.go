@@ -13,8 +13,8 @@ import (
 )
 
 // TestRecordsOfAnOlderVersionAreUntold: stores that were written before acks had tallies
-// still load. Their records are untold, and stay so through restarts, cuts and returns to
-// cuts.
+// still load. Their records are untold, and stay untold after restarts, in cuts, and after the
+// job goes back to a cut.
 func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 	for model, store := range olderStores(t, "testdata/older/before_records.txt") {
 		t.Run(model, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRecordsOfAnOlderVersionAreUntold(t *testing.T) {
 			w.step(&Message{Session: 1, Hello: &Hello{Agent: "a", Incarnation: 1}, Joins: []Join{{Worker: 1, Incarnation: 6, WorldSize: 1, Resume: ResumeBound}}})
 			w.step(&Tick{})
 			w.now += 60 * Second
-			w.step(&Tick{}) // all recovered
+			w.step(&Tick{}) // ends the recovery
 			body, _ := w.core.CutBody(7)
 			if model == Shared {
 				w.step(&Message{Session: 1, Leaves: []Leave{{Worker: 1, Ended: true}}})
@@ -84,10 +84,10 @@ func olderStores(t *testing.T, path string) map[string]map[string][]byte {
 	return all
 }
 
-// TestGoingBackCountsTheRecordsOfFinishedPasses: a cut in memory has two finished passes,
-// and the source lost a unit in each. Nobody counted the other units. They are all untold after the
-// job went back to the cut. (Found by the oracle, rapid seed 4206640430490955574: one unit
-// too few, because a lost unit of the first pass was taken for an untold one.)
+// TestGoingBackCountsTheRecordsOfFinishedPasses: a cut in memory has two finished passes of 10
+// units. The source lost a unit in each, and nobody counted the records of the others. After the
+// job goes back to the cut, 18 units are untold. The core once said 17, because it took the lost
+// unit of the first pass for an untold one (found by the oracle, rapid seed 4206640430490955574).
 func TestGoingBackCountsTheRecordsOfFinishedPasses(t *testing.T) {
 	w := newWorld(t, Config{Job: "j", Model: Replicated})
 	w.step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 3, Initial: 10, Min: 10, Max: 10, Target: Second, GoOnAfterLoss: true, Unit: "records"}})
@@ -114,12 +114,12 @@ func TestGoingBackCountsTheRecordsOfFinishedPasses(t *testing.T) {
 		t.Fatalf("not restored: %+v", w.fx.Replies)
 	}
 	if d, _ := w.core.Dataset(1); d.Counts.Acked != 18 || d.Records != cut.Untold(18) {
-		t.Errorf("%+v, %+v", d.Counts, d.Records)
+		t.Errorf("counts %+v, records %+v; want 18 units acked, all of them untold", d.Counts, d.Records)
 	}
 }
 
-// TestAnAckTellsOfItsOwnRecordsOnly: if an ack's tally does not begin where the last ack
-// ended, or is impossible, its units are untold.
+// TestAnAckTellsOfItsOwnRecordsOnly: the units of an ack are untold if its tally is impossible,
+// or does not begin where the last ack ended.
 func TestAnAckTellsOfItsOwnRecordsOnly(t *testing.T) {
 	said := Ack{Told: true, From: 0, Prefix: 10, Rows: 7, Oldest: 5, Newest: 9}
 	for name, change := range map[string]func(*Ack){

@@ -36,7 +36,7 @@ func (w *world) lands(from, n int, records int64) {
 	}
 }
 
-// trains takes n leases into a step.
+// trains takes n leases and acks them at a step.
 func (w *world) trains(n int, step int64) {
 	m := &Message{Session: 1, Steps: []StepReport{{Worker: 1, Step: step}}}
 	for _, g := range w.grants(n) {
@@ -55,8 +55,8 @@ func (w *world) saves(id uint64, step int64) *cut.Cut {
 	return w.bodies[id]
 }
 
-// A private rank's model began with the cut, so the dropped cut keeps its body. Its state has
-// no name.
+// A private rank's model began with the cut, so the dropped cut keeps its body. If the rank asks
+// for it again, the reason must not name a state, because no name stands for that one.
 func TestAnAskForADroppedCutSaysThatItWasDropped(t *testing.T) {
 	w := pushedWorld(t, Private)
 	w.lands(0, 1, 10)
@@ -65,7 +65,7 @@ func TestAnAskForADroppedCutSaysThatItWasDropped(t *testing.T) {
 	w.step(&DropCut{Cut: 7})
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/7"}}}})
 	if r := w.fx.Replies[0]; r.Cut == nil || r.Cut.Code != CutRefused || r.Reason != "the cut with this id was voided or dropped: save again" {
-		t.Errorf("%+v", r)
+		t.Errorf("the reply is %+v, want a refusal that says voided or dropped", r)
 	}
 }
 
@@ -94,9 +94,9 @@ func TestSegmentsBelowTheOldestKeptCutLeaveMemoryAndStore(t *testing.T) {
 			w.lands(0, 8, 10)
 			w.trains(3, 1)
 			w.step(&Trim{Partition: 1, Before: math.MaxInt64})
-			if model != Shared { // without a cut, nobody can say what is in a model
+			if model != Shared { // without a cut, nobody knows which records are in a model, so all segments stay
 				if w.stored() != 8 {
-					t.Errorf("no cut is kept: %s", w.table())
+					t.Errorf("no cut is kept, but segments were trimmed: %d of 8 are stored, %s", w.stored(), w.table())
 				}
 			}
 			w = pushedWorld(t, model)
@@ -112,9 +112,9 @@ func TestSegmentsBelowTheOldestKeptCutLeaveMemoryAndStore(t *testing.T) {
 				}
 				w.restart()
 			}
-			w.lands(8, 1, 10) // the numbers go on
+			w.lands(8, 1, 10) // it gets number 8
 			if got := w.table(); got != want+" 8=c8:[0,10)" {
-				t.Errorf("one more: %s", got)
+				t.Errorf("after one more chunk landed: %s, want %s and 8=c8", got, want)
 			}
 		})
 	}
@@ -127,11 +127,11 @@ func TestASegmentWhoseChunkIsThereStays(t *testing.T) {
 	w.saves(77, 1)
 	w.step(&Trim{Partition: 1, Before: 2})
 	if got := w.table(); got != "1=c1:[-10,10)- 2=c2:[0,10) 3=c3:[0,10) 4=c4:[0,10) 5=c5:[0,10) 6=c6:[0,10) 7=c7:[0,10)" {
-		t.Errorf("before 2: %s", got)
+		t.Errorf("after a trim before 2: %s", got)
 	}
 	w.step(&Trim{Partition: 1, Before: 5})
 	if got := w.table(); got != "4=c4:[-40,10)- 5=c5:[0,10) 6=c6:[0,10) 7=c7:[0,10)" {
-		t.Errorf("before 5: %s", got)
+		t.Errorf("after a trim before 5: %s", got)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestASegmentThatItsSourceNeedsStaysAsItIs(t *testing.T) {
 	}
 	w.step(&Trim{Partition: 1, Before: 7, Needed: []int64{3}})
 	if got := w.table(); got != "2=c2:[-20,10)- 3=c3:[0,10) 6=c6:[-20,10)- 7=c7:[0,10)" {
-		t.Errorf("when the first one is not needed any more: %s", got)
+		t.Errorf("after segment 0 is not needed any more: %s", got)
 	}
 }
 
@@ -169,13 +169,13 @@ func TestASegmentWithAnExcludedRangeStaysAndLosesItsLocator(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 		if some, _ := w.core.Excluded(1, 0, 9); len(some) != 1 || some[0].Segment != 2 || some[0].Start != 3 || some[0].End != 7 {
-			t.Errorf("%s: excluded %+v", when, some)
+			t.Errorf("%s: excluded are %+v, want [3, 7) of segment 2", when, some)
 		}
 		w.restart()
 	}
 }
 
-// A checkpoint that is gone from the master's list still says which records it has.
+// The master has dropped a checkpoint. The checkpoint's own cut still says which records it has.
 func TestACutFromBeforeTheTrimNamesItsSegmentsAgain(t *testing.T) {
 	for _, model := range []string{Shared, Replicated, Private} {
 		t.Run(model, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestACutFromBeforeTheTrimNamesItsSegmentsAgain(t *testing.T) {
 			if got := w.table(); got != "5=c5:[-50,10)- 6=c6:[0,10) 7=c7:[0,10)" {
 				t.Fatalf("trimmed: %s", got)
 			}
-			w.core.removed = nil // the drop is forgotten after 256 others
+			w.core.removed = nil // as after 256 other drops
 			maps.DeleteFunc(w.store, func(k string, _ []byte) bool { return k[0] == keyRemoved })
 			w.step(&Message{Session: 1, Leaves: []Leave{{Worker: 1, Reason: LeaveExited, Ended: true}}})
 			w.step(&Rewind{Cut: old, Path: "/77"})
@@ -213,8 +213,10 @@ func TestACutFromBeforeTheTrimNamesItsSegmentsAgain(t *testing.T) {
 	}
 }
 
-// A master that has lost its state takes a checkpoint with a trimmed table. If the source has
-// forgotten segments, the table is whole: a later segment tells the source which.
+// A master that has lost its state restores a checkpoint whose table of segments was trimmed.
+// With pushed records the table ends at the highest position of the cut, in c6. With another
+// source it has all later segments too, because the last one tells the source what it has
+// forgotten.
 func TestACutAfterTheTrimRestoresOnAnEmptyMaster(t *testing.T) {
 	for _, c := range []struct {
 		pushed      bool
@@ -243,11 +245,11 @@ func TestACutAfterTheTrimRestoresOnAnEmptyMaster(t *testing.T) {
 			t.Fatal(code, reason)
 		}
 		if got := w.table(); got != c.table {
-			t.Errorf("pushed %v: %s", c.pushed, got)
+			t.Errorf("pushed %v: the table is %s, want %s", c.pushed, got, c.table)
 		}
 		w.lands(8, 1, 10)
 		if got := fmt.Sprint(w.rest()); got != c.rest {
-			t.Errorf("pushed %v: granted %s", c.pushed, got)
+			t.Errorf("pushed %v: granted %s, want %s", c.pushed, got, c.rest)
 		}
 	}
 }
@@ -258,14 +260,14 @@ type twins struct {
 	trims   *world
 	keeps   *world
 	kept    []uint64
-	granted []Reply // and not acked
+	granted []Reply // leases that are not acked
 }
 
 func (tw *twins) step(ev Event) {
 	tw.trims.step(ev)
 	tw.keeps.step(ev)
 	if a, b := tw.answers(tw.trims), tw.answers(tw.keeps); a != b {
-		tw.t.Fatalf("after %T %+v the one that trims answers\n%s\nand the other\n%s", ev, ev, a, b)
+		tw.t.Fatalf("after %T %+v the job that trims answers\n%s\nand the other\n%s", ev, ev, a, b)
 	}
 }
 
@@ -288,8 +290,8 @@ func (tw *twins) answers(w *world) string {
 	return b.String()
 }
 
-// TestAJobThatTrimsAnswersAsOneThatDoesNot: transactions, leases that are acked late or
-// never, cuts that are bound and dropped, rewinds, restarts.
+// TestAJobThatTrimsAnswersAsOneThatDoesNot plays transactions, leases that are acked late or
+// never, cuts that are bound and dropped, rewinds and restarts.
 func TestAJobThatTrimsAnswersAsOneThatDoesNot(t *testing.T) {
 	for _, model := range []string{Shared, Replicated, Private} {
 		t.Run(model, func(t *testing.T) {
@@ -299,8 +301,8 @@ func TestAJobThatTrimsAnswersAsOneThatDoesNot(t *testing.T) {
 			tw := &twins{t: t, trims: pushedWorld(t, model), keeps: pushedWorld(t, model)}
 			least := math.MaxInt
 			landed, step, id, lives := 0, int64(1), uint64(100), uint64(0)
-			// Until enough was trimmed. A job that trims nothing would not end before the
-			// limit.
+			// The events go on until 20 segments were trimmed. The limit ends a job that trims
+			// nothing.
 			for n := 0; n < 1500 || least > -20 && n < 60_000; n++ {
 				switch rng.IntN(12) {
 				case 0, 1, 2:
@@ -368,7 +370,7 @@ func TestAJobThatTrimsAnswersAsOneThatDoesNot(t *testing.T) {
 				}
 			}
 			if least > -20 {
-				t.Errorf("at most %d segments were trimmed", -least)
+				t.Errorf("at most %d segments were trimmed at a time, want 20", -least)
 			}
 		})
 	}

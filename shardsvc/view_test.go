@@ -34,8 +34,9 @@ func asked(c *Core, now Time) string {
 	return b.String()
 }
 
-// The scenarios ask the view after each command. Their transcripts are the same as without that.
-// Here the view must also answer the same again, and leave nothing to be stored.
+// askView asks the view everything after each command of a scenario. The view must answer the
+// same twice and leave nothing to be stored. The recorded transcripts show that it changes
+// nothing else.
 func (w *world) askView(t *testing.T) {
 	t.Helper()
 	first := asked(w.core, w.now)

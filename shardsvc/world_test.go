@@ -23,7 +23,7 @@ type world struct {
 	next  Session
 	last  map[string]Session // by agent
 
-	bodies map[uint64]*cut.Cut // that were answered
+	bodies map[uint64]*cut.Cut // of the cuts that the core has answered
 }
 
 func newWorld(t testing.TB, cfg Config) *world {
@@ -32,7 +32,7 @@ func newWorld(t testing.TB, cfg Config) *world {
 	return w
 }
 
-// restart makes a core of what is in the store, and starts a term.
+// restart makes a new core from the store and starts a term.
 func (w *world) restart() {
 	w.core = New(w.cfg)
 	for _, k := range slices.Sorted(maps.Keys(w.store)) {

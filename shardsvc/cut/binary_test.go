@@ -29,8 +29,8 @@ func someCut() *Cut {
 	}}
 }
 
-// recorded are the bytes of someCut as older stores have them: in version 3, from before
-// this package wrote that form, and in the two versions before.
+// recorded has the bytes of someCut as older stores have them, by version. Those of version 3
+// were written before the code moved into this package.
 var recorded = map[byte]string{
 	3: "03070203025004010306636c69636b73077265636f726473010920000000057669657773056279746573000000000001030b6b61666b613a633a743a300101011404020e0482a0abfef962100200092801016c016e0806120000000101120200060080a0abfef9620400080200040006000006080a01010100182810097472756e636174656404676f6e650a056578616374077265636f726473018580808080808080800108010801f0a2040f66696c65733a657861637423332f38000000000000000000000001001200001200000000120000",
 	2: "02070203025004010306636c69636b73077265636f726473010920000000057669657773056279746573000000000001030b6b61666b613a633a743a300101011404020200092801016c016e080612000000010112020000080200040006000006080a01010100182810097472756e636174656404676f6e650a056578616374077265636f726473018580808080808080800108010801f0a2040f66696c65733a657861637423332f3800000000000000010012000000120000",
@@ -86,11 +86,11 @@ func TestNoPartOfAStoredCutIsTakenForTheWhole(t *testing.T) {
 		}
 	}
 	if _, err := Decode(append(b, 0)); !errors.Is(err, ErrDamaged) {
-		t.Errorf("a byte too many: %v", err)
+		t.Errorf("a cut with a byte after its end was answered %v, want an error", err)
 	}
 	b[0] = binaryVersion + 1
 	if _, err := Decode(b); !errors.Is(err, ErrNewer) {
-		t.Errorf("a newer version: %v", err)
+		t.Errorf("a cut of a newer version was answered %v, want an error that says so", err)
 	}
 }
 
@@ -147,14 +147,14 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A cut that drops nothing is stored as an older Headrace reads it.
+// A cut that drops nothing keeps the older version, so an older Headrace can read it.
 func TestWhatIsDroppedIsStoredAndACutWithoutItHasTheOlderVersion(t *testing.T) {
 	c := &Cut{ID: 7, Rank: Group, Step: 12, WorldSize: 2, Datasets: []Dataset{{Name: "d", Unit: "bytes", Partitions: []Partition{{
 		Identity: "p", Number: 1, Passes: []Pass{{Low: Place{0, 50}, Units: Units{Acked: 40, Dropped: 10}}},
 	}}}}}
 	p := &c.Datasets[0].Partitions[0]
 	if b := c.Append(nil); b[0] != recordsVersion {
-		t.Fatalf("version %d", b[0])
+		t.Fatalf("a cut without drops is stored in version %d, want %d", b[0], recordsVersion)
 	}
 	p.Dropped = []Drop{{Piece: Piece{0, 10, 15}, Units: 5, Step: 11}, {Piece: Piece{0, 45, 50}, Units: 5, Step: 12}}
 	b := c.Append(nil)
@@ -163,7 +163,7 @@ func TestWhatIsDroppedIsStoredAndACutWithoutItHasTheOlderVersion(t *testing.T) {
 		t.Fatal(b[0], err)
 	}
 	if !reflect.DeepEqual(got.Datasets[0].Partitions[0].Dropped, p.Dropped) {
-		t.Fatalf("%+v", got.Datasets[0].Partitions[0].Dropped)
+		t.Fatalf("the drops were read as %+v, want %+v", got.Datasets[0].Partitions[0].Dropped, p.Dropped)
 	}
 	p.Dropped[1].Piece.End = 51
 	if _, err := Decode(c.Append(nil)); err == nil {

@@ -87,8 +87,8 @@ func anyRecords(t *rapid.T, units int64) *Tally {
 	return n
 }
 
-// settledUnits lists every unit of a pass's ranges. Ranges that were cut at the borders
-// of segments differ from those before the cut, but their units are the same.
+// settledUnits lists every unit of a pass's ranges. JSON splits ranges at the borders of
+// segments, so the ranges differ afterwards, but their units are the same.
 func settledUnits(p *Partition, ps *Pass, shuffled bool) map[Place]Kind {
 	out := map[Place]Kind{}
 	add := func(segment, start, end int64, kind Kind) {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRangeMapIsAnArray compares it with one value per unit.
+// TestRangeMapIsAnArray compares a Map with an array that has one value per unit.
 func TestRangeMapIsAnArray(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 40
@@ -55,7 +55,7 @@ func check(t *rapid.T, m Map, units []uint32) {
 	}
 }
 
-// TestSettledSetIsAnArray: low mark, prefixes and gaps against one bool per unit.
+// TestSettledSetIsAnArray compares a Set's low mark, prefixes and gaps with an array that has one bool per unit.
 func TestSettledSetIsAnArray(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size = 40

@@ -16,7 +16,7 @@ var writeVectors = flag.Bool("write-vectors", false, "write api/vectors/shuffle.
 
 const vectorsPath = "../../api/vectors/shuffle.json"
 
-// shuffleVectors is the file that every language's implementation must pass. All
+// shuffleVectors is the content of the file that every language's implementation must pass. All
 // 64-bit numbers are decimal strings: JSON readers lose them otherwise.
 type shuffleVectors struct {
 	About        string             `json:"about"`
@@ -127,7 +127,7 @@ func TestPlaceIsTheInverseForLargeInputs(t *testing.T) {
 		x := rapid.Uint64Range(0, n-1).Draw(t, "x")
 		p := NewPermutation(n, rapid.Uint64().Draw(t, "seed"), 0)
 		if p.Place(p.Block(x)) != x {
-			t.Fatal("not inverse")
+			t.Fatal("Place is not the inverse of the block's place in the order")
 		}
 	})
 }

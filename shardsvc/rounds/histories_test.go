@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// In no history does one rank get a round that another never gets. A world of ranks, agents
-// and a master is played at random: messages wait in queues, rows are leased, stolen and
-// given back, agents and masters end and come again, ranks join late. After each event,
-// every rank's process has its batches of all rounds that any rank was told to yield, and
-// no round follows the last one. When the faults end, every rank yields the same rounds,
-// with every row once. If all rounds must be full, the rest of the rows is in no round.
+// In no history does one rank get a round that another never gets. The test plays a world of
+// ranks, agents and a master at random: messages wait in queues, rows are leased, stolen and
+// given back, agents and masters end and start again, ranks join late. After each event, if any
+// rank was told to yield round n, the processes of all ranks have their batches of the rounds
+// up to n. No round follows the last one. When the faults end, all ranks yield the same rounds,
+// with every row once. If all rounds must be full, the rows that are left over are in no round.
 func TestEitherAllRanksGetARoundOrNone(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	// Seeds that failed once: a new agent, a new master after the last round with Drop.
@@ -40,7 +40,7 @@ type history struct {
 	now     int64
 	opt     Options
 	own     bool  // each rank has rows of its own
-	pool    []int // rows that are leased to nobody: those of each rank, or those of all ranks in the first element
+	pool    []int // rows that are leased to nobody: by rank if own, else all of them in pool[0]
 	made    int   // rows so far
 	toCome  int
 	series  *Series
@@ -54,10 +54,10 @@ type history struct {
 type fakeRank struct {
 	joined bool
 	// The process.
-	sizes   []int // rows of the rounds that it has received
+	sizes   []int // by round that it has received: the rows of its batch
 	yielded uint32
 	heard   Decision
-	rows    Rows[uint64] // of all ranks in the rounds that it was told of
+	rows    Rows[uint64] // by round that it was told of: the rows of all ranks
 	// The agent.
 	partial int
 	sealed  []int
@@ -67,7 +67,7 @@ type fakeRank struct {
 	in      []toAgent
 	out     []toMaster
 	said    Report
-	counted int // rounds whose rows were said in this session
+	counted int // rounds whose rows it has reported in this session
 }
 
 type toAgent struct {
@@ -82,7 +82,7 @@ type toMaster struct {
 	back     int
 	report   *Report
 	told     uint32
-	toldLast bool // said only with Drop: else a new master has to find it out again
+	toldLast bool // only with Drop; without it, a new master finds the last round again by itself
 	toldRows []uint64
 }
 
@@ -93,7 +93,7 @@ func (h *history) Newest(rank int) uint64 { return h.newest[rank] }
 func (h *history) Moving() bool           { return false }
 func (h *history) Settled() bool          { return h.made == 0 && h.toCome == 0 && !h.opt.Endless }
 
-// rows are those that a rank may be leased.
+// rows points to the number of rows that a rank may be leased.
 func (h *history) rows(rank int) *int {
 	if h.own {
 		return &h.pool[rank]
@@ -135,7 +135,7 @@ func play(seed uint64) error {
 		}
 		_ = i
 	}
-	return fmt.Errorf("it never ends: %+v, ranks %s", h.series.said, h.describe())
+	return fmt.Errorf("the rounds do not end: decided %+v, ranks %s", h.series.said, h.describe())
 }
 
 func (h *history) describe() (s string) {
@@ -213,7 +213,7 @@ func (h *history) event() {
 	}
 }
 
-// say reports what has changed, after the reports before it.
+// say queues a report of what has changed since the last one.
 func (h *history) say(r *fakeRank) {
 	if !r.joined {
 		return
@@ -222,7 +222,7 @@ func (h *history) say(r *fakeRank) {
 	if !reflect.DeepEqual(now, r.said) || len(r.out) == 0 {
 		r.said = now
 		m := toMaster{report: &now}
-		if r.counted < 0 { // a new session
+		if r.counted < 0 { // the first report of a new session
 			r.counted = int(r.heard.Through)
 			m.told, m.toldLast, m.toldRows = r.heard.Through, r.heard.Last && h.opt.Drop, slices.Clone(r.rows.From(0))
 		}
@@ -273,8 +273,8 @@ func (h *history) decide() {
 	}
 }
 
-// newMaster ends the master. Messages on their way are lost, and rows that nobody claims
-// are pending.
+// newMaster ends the master. Messages on their way are lost, and the rows in them
+// become pending.
 func (h *history) newMaster() {
 	h.series, h.newest, h.told = New(h.opt), make([]uint64, len(h.ranks)), make([]Decision, len(h.ranks))
 	for k, r := range h.ranks {
@@ -294,7 +294,7 @@ func (h *history) cut(k int) {
 	r.in, r.out, r.newest, r.drained, r.counted = nil, nil, 0, false, -1
 }
 
-// newAgent ends an agent. Rows that its trainer has not received are lost with it. The
+// newAgent ends an agent. Rows that its trainer has not received become pending. The
 // process still has the leases that the agent knew, and the new agent takes them over.
 func (h *history) newAgent(k int) {
 	r := h.ranks[k]
@@ -314,10 +314,10 @@ func (h *history) check() error {
 	for i, r := range h.ranks {
 		for j, o := range h.ranks {
 			if int(r.heard.Through) > len(o.sizes) {
-				return fmt.Errorf("rank %d may yield round %d, and rank %d has received %d", i, r.heard.Through, j, len(o.sizes))
+				return fmt.Errorf("rank %d may yield round %d, but rank %d has received only %d rounds", i, r.heard.Through, j, len(o.sizes))
 			}
 			if r.heard.Last && !h.opt.Drop && len(o.sizes) > int(r.heard.Through) {
-				return fmt.Errorf("round %d is the last one, says rank %d, and rank %d has received %d", r.heard.Through, i, j, len(o.sizes))
+				return fmt.Errorf("rank %[2]d was told that round %[1]d is the last one, but rank %[3]d has received %[4]d rounds", r.heard.Through, i, j, len(o.sizes))
 			}
 		}
 		for round := int(r.yielded); round < int(r.heard.Through); round++ {
@@ -326,12 +326,12 @@ func (h *history) check() error {
 				sum += o.sizes[round]
 			}
 			if n, known := r.rows.Of(uint32(round) + 1); !known || n != uint64(sum) {
-				return fmt.Errorf("round %d has %d rows on all ranks, and rank %d was told of %d (%v)", round+1, sum, i, n, known)
+				return fmt.Errorf("round %d has %d rows on all ranks, but rank %d was told of %d (known: %v)", round+1, sum, i, n, known)
 			}
 		}
 		for _, n := range r.sizes {
 			if h.opt.Drop && n != batch {
-				return fmt.Errorf("rank %d has received %d rows in one round: %v", i, n, r.sizes)
+				return fmt.Errorf("all rounds must have %d rows, but rank %d has received %d in one of them: %v", batch, i, n, r.sizes)
 			}
 		}
 		for n, next := range r.sizes[min(1, len(r.sizes)):] {
@@ -340,7 +340,7 @@ func (h *history) check() error {
 			}
 		}
 		if !h.opt.Drop && r.heard.Last && h.rowsLeft() > 0 {
-			return fmt.Errorf("round %d is the last one, says rank %d, and %d rows are in none", r.heard.Through, i, h.rowsLeft())
+			return fmt.Errorf("rank %[2]d was told that round %[1]d is the last one, but %[3]d rows are in no round", r.heard.Through, i, h.rowsLeft())
 		}
 	}
 	return nil
@@ -370,7 +370,7 @@ func (h *history) over() bool {
 func (h *history) equal() error {
 	for i, r := range h.ranks {
 		if r.yielded != h.ranks[0].yielded {
-			return fmt.Errorf("rank 0 has yielded %d rounds, rank %d %d", h.ranks[0].yielded, i, r.yielded)
+			return fmt.Errorf("rank 0 has yielded %d rounds, but rank %d has yielded %d", h.ranks[0].yielded, i, r.yielded)
 		}
 	}
 	return nil

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Rows are told again and again after deaths, and sometimes with a gap. Known rows are
-// right, and a gap forgets the rounds before it.
+// After a process has died, the rows of rounds are told again, sometimes with a gap. The rows
+// that are known must be right, and a gap makes the rounds before it unknown.
 func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	dice := rand.New(rand.NewPCG(seed, 1))
 	of := func(round uint32) uint64 { return uint64(round)*7919 + 1 }
 	for range 300 {
 		var r Rows[uint64]
-		first, end := uint32(1), uint32(0) // of what must be known
+		first, end := uint32(1), uint32(0) // the rounds that must be known
 		for range 40 {
 			to := end + dice.Uint32N(6) - min(end, 2)
-			from := to - min(to, dice.Uint32N(9)) // from+1 ... to are told
+			from := to - min(to, dice.Uint32N(9)) // the rounds from+1 to `to` are told
 			var told []uint64
 			for n := from + 1; n <= to; n++ {
 				told = append(told, of(n))
@@ -37,7 +37,7 @@ func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
 				first = max(first, min(through, end)+1)
 			}
 			if r.End() != end {
-				t.Fatalf("seed %d: it ends at %d, want %d", seed, r.End(), end)
+				t.Fatalf("seed %d: the last known round is %d, want %d", seed, r.End(), end)
 			}
 			after := dice.Uint32N(end + 2)
 			var want []uint64
@@ -45,12 +45,12 @@ func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
 				want = append(want, of(n))
 			}
 			if got := r.From(after); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: after %d: %v, want %v (known from %d to %d)", seed, after, got, want, first, end)
+				t.Fatalf("seed %d: after round %d the rows are %v, want %v (rounds %d to %d are known)", seed, after, got, want, first, end)
 			}
 			for n := range end + 2 {
 				got, known := r.Of(n)
 				if want := n >= first && n <= end && n > 0; known != want || known && got != of(n) {
-					t.Fatalf("seed %d: round %d: %d, %v", seed, n, got, known)
+					t.Fatalf("seed %d: round %d has %d rows (known: %v), want known: %v and %d rows", seed, n, got, known, want, of(n))
 				}
 			}
 		}
@@ -63,11 +63,11 @@ func TestKeepForgetsTheOldest(t *testing.T) {
 		r.Upto(round, []uint32{round})
 		r.Keep(10)
 		if n := len(r.From(0)); n > 20 || round > 10 && n < 10 {
-			t.Fatalf("%d of %d rounds are kept", n, round)
+			t.Fatalf("%d of %d rounds are kept, want 10 to 20", n, round)
 		}
 	}
 	if n, known := r.Of(991); !known || n != 991 {
-		t.Errorf("round 991: %d, %v", n, known)
+		t.Errorf("round 991 has %d rows (known: %v), want 991", n, known)
 	}
 }
 
@@ -79,20 +79,20 @@ func TestRowsThatNobodySaidAreNotKnown(t *testing.T) {
 	s.Report(0, Report{Through: 2, Rows: []uint32{7, 8}})
 	s.Report(1, Report{Through: 2, Rows: []uint32{1}}) // of round 2
 	if d, _ := s.Decide(0, view); d.Through != 2 || !slices.Equal(s.Rows(0), []uint64{9}) {
-		t.Fatalf("%+v, rows %v; want those of round 2 only", d, s.Rows(0))
+		t.Fatalf("decided %+v, known rows %v; want those of round 2 only", d, s.Rows(0))
 	}
 	for rank := range 2 {
 		s.Report(rank, Report{Through: math.MaxUint32})
 	}
 	if d, _ := s.Decide(0, view); d.Through != math.MaxUint32 || len(s.Rows(0)) != 0 {
-		t.Fatalf("%+v, rows %v", d, s.Rows(0))
+		t.Fatalf("decided %+v, known rows %v; the rows of the reported rounds are not known", d, s.Rows(0))
 	}
 	s.Decide(0, view)
 	s = New(Options{World: 2})
 	s.Heard(math.MaxUint32, true, []uint64{5})
 	s.Decide(0, view)
 	if !slices.Equal(s.Rows(math.MaxUint32-1), []uint64{5}) {
-		t.Errorf("rows %v", s.Rows(0))
+		t.Errorf("the last round has the rows %v, want 5", s.Rows(math.MaxUint32-1))
 	}
 }
 

@@ -2,7 +2,7 @@ package rounds
 
 import "testing"
 
-// still is a master with nothing pending, whose ranks know all their leases.
+// still is a master that has nothing pending. Its ranks know all their leases.
 type still struct{}
 
 func (still) Pending(int) bool  { return false }
@@ -115,9 +115,9 @@ func TestTheEndIsNotDecidedWhileRowsMayStillCome(t *testing.T) {
 	s := New(Options{World: 2})
 	s.Report(0, Report{Through: 1, Drained: true})
 	s.Report(1, Report{Through: 1, Drained: true})
-	for _, v := range []View{pending{}, leased{}} { // rank 1 has a lease that it has not heard of
+	for _, v := range []View{pending{}, leased{}} { // leased: rank 1 has a lease that it does not know yet
 		if d, _ := s.Decide(0, v); d.Last || d.Through != 0 {
-			t.Fatalf("%T: decided %+v", v, d)
+			t.Fatalf("%T: decided %+v, want no last round", v, d)
 		}
 	}
 	s.Report(1, Report{Through: 1, Drained: true, Newest: 1})
@@ -151,8 +151,8 @@ func TestMissingNamesTheRanksThatARoundWaitsFor(t *testing.T) {
 	}
 }
 
-// The rows of a round that will be short are spread before it is closed, so closing comes
-// when max_wait has passed and no later.
+// A round that will be short is spread before it is closed. So it is closed when max_wait has
+// passed, and not later.
 func TestAShortRoundIsToldBeforeItIsClosed(t *testing.T) {
 	s := New(Options{World: 2, Endless: true, MaxWait: 1000, Spread: 200})
 	s.Report(0, Report{More: true})
@@ -183,8 +183,8 @@ type moving struct{ still }
 
 func (moving) Moving() bool { return true }
 
-// With Drop every round is full. A round goes when every rank has the next one, too, or when it
-// is the last one: a rank that has no later one gets no more rows.
+// With Drop every round is full. Round n goes when every rank has round n+1 too. It also goes if
+// it is the last one: some rank does not have round n+1 and gets no more rows.
 func TestAFullRoundGoesWhenTheNextOneIsThereOrNoneFollows(t *testing.T) {
 	s := New(Options{World: 2, Drop: true, MaxWait: 50, Spread: 20, Settle: 100})
 	s.Report(0, Report{Through: 3, More: true})
@@ -194,27 +194,27 @@ func TestAFullRoundGoesWhenTheNextOneIsThereOrNoneFollows(t *testing.T) {
 	s.Report(1, Report{Through: 2, More: true, Drained: true})
 	decide(t, s, 1000, Decision{Through: 1})
 	if !s.Short() {
-		t.Fatal("what there is is not spread")
+		t.Fatal("rank 1 is drained, but no rows are spread to it")
 	}
-	for _, at := range []int64{1100, 1200} { // once more, in case that it was too early
+	for _, at := range []int64{1100, 1200} { // rows are spread once more, in case the first time was too early
 		if d, wake := s.Decide(at, still{}); d != (Decision{Through: 1}) || !s.Short() || wake > at+100 {
-			t.Fatalf("at %d: %+v, short %v, wakes at %d", at, d, s.Short(), wake)
+			t.Fatalf("at %d: decided %+v, short %v, wakes at %d; want round 1, short, and a wake within 100", at, d, s.Short(), wake)
 		}
 	}
 	if d, _ := s.Decide(1300, moving{}); d != (Decision{Through: 1}) || s.Short() {
-		t.Fatalf("rows are on their way, and it decided %+v, short %v", d, s.Short())
+		t.Fatalf("rows are on their way, but it decided %+v, short %v; want round 1, not short", d, s.Short())
 	}
 	if over, done := s.Drops(), s.Done(0); over || done {
-		t.Fatalf("over %v, done %v", over, done)
+		t.Fatalf("before the last round: drops %v, rank 0 done %v; want false", over, done)
 	}
-	decide(t, s, 1300, Decision{Through: 2, Last: true}) // what rank 0 has of round 3 is dropped
+	decide(t, s, 1300, Decision{Through: 2, Last: true}) // the rows that rank 0 has for round 3 are dropped
 	if !s.Drops() || s.Done(0) {
-		t.Fatalf("drops %v, rank 0 is done %v", s.Drops(), s.Done(0))
+		t.Fatalf("after the last round: drops %v, rank 0 done %v; want true and false", s.Drops(), s.Done(0))
 	}
 	s.Report(0, Report{Through: 2, Done: true})
 	s.Report(0, Report{Through: 2}) // from a new agent
 	if !s.Done(0) || s.Done(1) {
-		t.Fatalf("done: %v, %v", s.Done(0), s.Done(1))
+		t.Fatalf("rank 0 is done: %v, rank 1: %v; want only rank 0", s.Done(0), s.Done(1))
 	}
 }
 
@@ -236,19 +236,19 @@ func TestFullRoundsOfAnInputWithoutEndWaitForRows(t *testing.T) {
 	spread := 0
 	for now := int64(0); now < 10_000; now += 100 {
 		if d, _ := s.Decide(now, still{}); d != (Decision{}) {
-			t.Fatalf("at %d: %+v", now, d)
+			t.Fatalf("at %d: decided %+v, want no round", now, d)
 		}
 		if s.Short() && s.Anew() {
 			spread++
 		}
 	}
-	if spread != 5 { // after 1,000, and then each 1,800
-		t.Fatalf("spread %d times", spread)
+	if spread != 5 { // at 1,000, and then every 1,800
+		t.Fatalf("rows were spread %d times, want 5", spread)
 	}
 	s.Report(1, Report{Through: 1})
 	decide(t, s, 10_000, Decision{Through: 1})
 	if s.Drops() {
-		t.Fatal("it drops")
+		t.Fatal("an input without an end drops rows")
 	}
 }
 
@@ -260,18 +260,18 @@ func (settled) Settled() bool { return true }
 func TestWithoutRowsThereIsNoRoundWhoeverIsMissing(t *testing.T) {
 	s := New(Options{World: 3})
 	if d, _ := s.Decide(0, settled{}); d != (Decision{}) {
-		t.Errorf("nobody is there: %+v", d)
+		t.Errorf("no rank was heard: decided %+v, want no round", d)
 	}
 	s.Report(1, Report{})
 	if d, _ := s.Decide(0, still{}); d != (Decision{}) {
-		t.Errorf("rows may come: %+v", d)
+		t.Errorf("rows may still come: decided %+v, want no round", d)
 	}
 	if d, _ := s.Decide(0, settled{}); d != (Decision{Last: true}) {
-		t.Errorf("no row can come: %+v", d)
+		t.Errorf("no row can come: decided %+v, want the end before round 1", d)
 	}
-	s = New(Options{World: 3}) // of a new master
+	s = New(Options{World: 3}) // a new master
 	s.Report(1, Report{Through: 1})
 	if d, _ := s.Decide(0, settled{}); d != (Decision{}) {
-		t.Errorf("round 1 may have gone: %+v", d)
+		t.Errorf("round 1 may have gone under the last master: decided %+v, want no round", d)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // looks is the storage of checkpoints, as a master sees it.
 type looks struct {
 	found  atomic.Bool
-	failed atomic.Int32 // looks that fail first
+	failed atomic.Int32 // the number of looks that fail before one succeeds
 	asked  chan string
 	moved  atomic.Int32
 }
@@ -51,7 +51,7 @@ func (m *master) ckpt() headracev1.CheckpointsClient {
 	return headracev1.NewCheckpointsClient(m.conn)
 }
 
-// saved steps a lease and has the cut at that step frozen.
+// saved acks a lease at a step and asks for the cut at that step.
 func (a *agent) saved(step int64, cut uint64, path string) *headracev1.CutReply {
 	a.t.Helper()
 	g := a.grant()
@@ -110,7 +110,7 @@ func (m *master) eventually(want string, is func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			m.t.Fatalf("never: %s; cuts %v", want, m.states())
+			m.t.Fatalf("after 2 minutes the cuts are %v, want %s", m.states(), want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestTheCheckpointOfAProcessThatIsGoneIsLookedFor(t *testing.T) {
 		found  bool
 		failed int32
 		want   string
-	}{{"there", true, 0, "bound!"}, {"not there", false, 0, "voided"}, {"there, and not seen at first", true, 1, "bound!"}} {
+	}{{"there", true, 0, "bound!"}, {"not there", false, 0, "voided"}, {"there, but the first look fails", true, 1, "bound!"}} {
 		t.Run(tc.name, func(t *testing.T) {
 			m, l := privateMaster(t)
 			l.found.Store(tc.found)
@@ -139,7 +139,7 @@ func TestTheCheckpointOfAProcessThatIsGoneIsLookedFor(t *testing.T) {
 			r := a.saved(1, 7, "/ckpt/step-1/headrace-manifest.json")
 			body, err := cut.ParseJSON(r.Body)
 			if err != nil || body.Step != 1 || body.Job != "job" || body.Rank != 0 || body.Datasets[0].Units().Acked != 100 {
-				t.Fatalf("%v: %+v", err, body)
+				t.Fatalf("the answer to the ask has the cut %+v (%v), want 100 acked units at step 1", body, err)
 			}
 			if !one(m, "frozen")() {
 				t.Fatal(m.states())
@@ -191,12 +191,12 @@ func TestToolsListShowBindAndDropCuts(t *testing.T) {
 	}
 	job, err := m.datasets().Job(t.Context(), &headracev1.JobRequest{})
 	if c := job.GetCheckpoint(); err != nil || c.GetCut() != 7 || c.Step != 1 || c.Rank != 0 || c.Path != "/ckpt/1" || c.Kept != 1 || c.AgeSeconds <= 0 {
-		t.Errorf("%+v %v", job.GetCheckpoint(), err)
+		t.Errorf("the job's checkpoint is %+v (%v), want cut 7 of rank 0 at step 1", job.GetCheckpoint(), err)
 	}
 	shown, err := m.ckpt().Show(t.Context(), &headracev1.ShowCutRequest{Cut: 8})
 	m.must(err)
 	if body, err := cut.ParseJSON(shown.Body); err != nil || body.ID != 8 || shown.Cut.Units.Acked != 200 {
-		t.Errorf("%+v %v", shown.Cut, err)
+		t.Errorf("cut 8 is shown as %+v (%v), want 200 acked units", shown.Cut, err)
 	}
 	code := func(err error) codes.Code { return status.Code(err) }
 	if _, err := m.ckpt().Show(t.Context(), &headracev1.ShowCutRequest{Cut: 9}); code(err) != codes.NotFound {
@@ -216,7 +216,7 @@ func TestToolsListShowBindAndDropCuts(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		dropped, err := m.ckpt().Drop(t.Context(), &headracev1.DropCutRequest{Cut: 7, Reason: "a test"})
 		if err != nil || dropped.Kept != kept {
-			t.Errorf("%v %v", dropped, err)
+			t.Errorf("the drop of cut 7 says %v (%v), want kept %v", dropped, err, kept)
 		}
 	}
 	if !one(m, "bound!")() {
@@ -249,22 +249,22 @@ func TestARewindSaysWhatItWouldDoAndTellsBrokersBeforeItIsAnswered(t *testing.T)
 	dry, err := ask(func(r *headracev1.RewindRequest) { r.DryRun = true })
 	m.must(err)
 	if len(dry.Again) != 1 || dry.Again[0].Units != 100 || dry.Again[0].Unit != "bytes" || len(dry.Voided) != 1 || dry.Voided[0].Cut != 8 || len(dry.Fenced) != 1 || dry.Untold != "" {
-		t.Errorf("%+v", dry)
+		t.Errorf("the dry run says %+v; want 100 units again, cut 8 voided and one process fenced", dry)
 	}
 	if s := m.states(); s[0] != "bound!" || l.moved.Load() != 0 {
-		t.Errorf("a dry run changed something: %v, brokers told %d times", s, l.moved.Load())
+		t.Errorf("a dry run changed something: the cuts are %v, the brokers were told %d times", s, l.moved.Load())
 	}
 	done, err := ask(func(*headracev1.RewindRequest) {})
 	m.must(err)
 	if done.Again[0].Units != 100 || l.moved.Load() != 1 || done.Untold != "the broker sleeps" {
-		t.Errorf("%+v, brokers told %d times", done, l.moved.Load())
+		t.Errorf("the rewind says %+v, and the brokers were told %d times; want 100 units again, 1 time, and the broker's error", done, l.moved.Load())
 	}
 	if s := m.states(); s[0] != "voided" || s[1] != "bound!" {
 		t.Error(s)
 	}
 	marks, err := m.srv.CommitMarks(t.Context(), 1)
 	if err != nil || len(marks) != 1 || marks[0].Position.Offset != 100 {
-		t.Errorf("%v %v", marks, err)
+		t.Errorf("after the rewind the commit marks are %v (%v), want 100", marks, err)
 	}
 	a.hangUp()
 	m.must(m.stop())
@@ -277,20 +277,20 @@ func TestCommitsFollowTheNewestBoundCheckpoint(t *testing.T) {
 	at := func(want int64) {
 		t.Helper()
 		if marks, err := m.srv.CommitMarks(t.Context(), 1); err != nil || len(marks) != 1 || marks[0].Position.Offset != want {
-			t.Errorf("%v %v, want %d", marks, err, want)
+			t.Errorf("the commit marks are %v (%v), want %d", marks, err, want)
 		}
 	}
 	a.saved(1, 7, "/ckpt/1")
-	at(0) // frozen is not bound
+	at(0) // the cut is frozen, but not bound
 	moved := m.srv.Moved()
 	a.bound(50, 7, "/ckpt/1")
 	<-moved
 	at(100)
 	a.saved(2, 8, "/ckpt/2")
-	at(100) // acked is not bound
+	at(100) // more is acked, but not bound
 	a.bound(51, 8, "/ckpt/2")
 	at(200)
-	for i := range uint64(8) { // to the end, where the ledger forgets the pass
+	for i := range uint64(8) { // to the end of the pass, where the ledger folds it
 		a.saved(int64(3+i), 9+i, "/ckpt/more")
 		a.bound(60+i, 9+i, "/ckpt/more")
 		at(int64(300 + 100*i))

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/wire"
 )
 
-// A body is encoded when it is sent: in its turn, and in a message of its own.
+// The body of a cut is encoded when the outbox is sent. Its answer keeps its place among the replies and gets a message of its own.
 func TestAnAnswerWithACutKeepsItsPlaceAmongReplies(t *testing.T) {
 	o := newOutbox(1 << 20)
 	e := &wire.Encoder{}
@@ -48,13 +48,13 @@ func TestAnAnswerWithACutKeepsItsPlaceAmongReplies(t *testing.T) {
 					t.Errorf("%+v %v", r, err)
 				}
 			} else if !strings.Contains(r.Reason, "cannot write the cut down") || len(r.Body) > 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("the cut that cannot be encoded was answered %+v, want a refusal without a body", r)
 			}
 		}
 		echo = max(echo, m.Echo)
 	}
 	if strings.Join(seen, " ") != "ack OK ack REFUSED" || echo != 77 {
-		t.Errorf("%v, echo %d", seen, echo)
+		t.Errorf("sent were %v, echo %d; want ack OK ack REFUSED, echo 77", seen, echo)
 	}
 	if o.bytes != 0 {
 		t.Errorf("%d bytes are left in an empty outbox", o.bytes)
@@ -66,7 +66,7 @@ func TestAnOutboxIsFullOfCutsToo(t *testing.T) {
 	for i := range 4 {
 		o.addCut(&cutReply{})
 		if o.publish() != (i < 3) {
-			t.Fatalf("answer %d", i)
+			t.Fatalf("answer %d of 4: the outbox has room for 3, and publish said %v", i+1, i >= 3)
 		}
 	}
 }

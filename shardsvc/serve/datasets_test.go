@@ -43,7 +43,7 @@ func TestApplyCreatesThenChangesNothingThenChangesLeases(t *testing.T) {
 	if err != nil || r.Outcome != headracev1.ApplyReply_CREATED || r.Dataset.Id != 1 || r.Dataset.State != "listing" || r.Dataset.Yaml != clicks {
 		t.Fatalf("create: %v %v", r, err)
 	}
-	<-changed // discovery was waked
+	<-changed // discovery was woken
 	r, err = m.apply(clicks + "# only a comment\n")
 	if err != nil || r.Outcome != headracev1.ApplyReply_UNCHANGED || r.Diff != "" {
 		t.Fatalf("the same again: %v %v", r, err)
@@ -103,10 +103,10 @@ func TestAnUntouchedDatasetTakesAnyOtherSpec(t *testing.T) {
 	}
 	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
 	if err != nil || d.Id != r.Dataset.Id || d.Yaml != other || d.Partitions != 0 || d.State != "listing" {
-		t.Errorf("it is listed anew: %v %v", d, err)
+		t.Errorf("described as %v (%v), want the new spec, listed from the start", d, err)
 	}
-	if len(released) != 0 { // both have the same at their source, and that is nothing
-		t.Errorf("released: %v", released)
+	if len(released) != 0 { // old and new spec read the same source, so nothing is released there
+		t.Errorf("these datasets were released at their source: %v, want none", released)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestADatasetThatWouldDeleteFilesOfAnotherIsRefused(t *testing.T) {
 	apply(spec("c", "/data/in/today", ", retain: 1h"), `dataset "c" would delete files that dataset "a" reads`)
 	apply(spec("a", "/data", ", retain: 1h"), `dataset "a" would delete files that dataset "b" reads`)
 	apply(spec("c", "/drops", ", retain: 1h"), "")
-	apply(spec("c", "/drops", ", retain: 2h"), "") // it is no other dataset
+	apply(spec("c", "/drops", ", retain: 2h"), "") // dataset c may share the folder with itself
 	apply(spec("d", "/", ""), `dataset "c" would delete files that dataset "d" reads`)
 	apply(spec("c", "/drops", ""), "")
 	apply(spec("d", "/", ""), "")
@@ -229,7 +229,7 @@ func TestDeleteRevokesLeasesAndDryRunOnlyCounts(t *testing.T) {
 	}
 	again, err := m.apply(clicks)
 	if err != nil || again.Dataset.Id != 2 {
-		t.Fatalf("a number is never used twice: %v %v", again, err)
+		t.Fatalf("applied again: %v (%v), want number 2, because a number is never used twice", again, err)
 	}
 }
 
@@ -258,22 +258,22 @@ func TestStateIsPagedInOrderOfPartitions(t *testing.T) {
 		for _, p := range r.Partitions {
 			got = append(got, p.Number)
 			if p.Counts.Listed != 10 || p.Distances.Planned != 10 {
-				t.Fatalf("state of %d: %v", p.Number, p)
+				t.Fatalf("the state of partition %d is %v, want 10 units listed and 10 to head", p.Number, p)
 			}
 		}
 		if req.PageToken = r.NextPageToken; req.PageToken == "" {
 			if pages != 2 {
-				t.Errorf("%d pages", pages+1)
+				t.Errorf("the state of 25 partitions came in %d pages of 10, want 3", pages+1)
 			}
 			break
 		}
 	}
 	if fmt.Sprint(got) != fmt.Sprint(numbers) {
-		t.Fatalf("got %v, want %v", got, numbers)
+		t.Fatalf("the pages have the partitions %v, want %v", got, numbers)
 	}
 	for _, bad := range []*headracev1.StateRequest{{Name: "clicks", PageSize: 5000}, {Name: "clicks", PageToken: "x"}} {
 		if _, err := m.datasets().State(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("the request %v got %v, want InvalidArgument", bad, err)
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
 	m.must(err)
 	segs := []sources.Segment{{ID: 0, End: 100, Sealed: true, Locator: []byte("a"), Name: "a"}, {ID: 1, End: 50, Sealed: true, Locator: []byte("b"), Name: "b"}}
-	m.must(m.srv.AddSegments(ctx, no[0], segs, false), m.srv.AddSegments(ctx, no[0], segs, false)) // known ones are skipped
+	m.must(m.srv.AddSegments(ctx, no[0], segs, false), m.srv.AddSegments(ctx, no[0], segs, false)) // the second call adds nothing
 	all, err := m.srv.Datasets(ctx)
 	m.must(err)
 	if len(all) != 1 || all[0].Spec.Name != "clicks" || all[0].PartitionsKnown || len(all[0].Partitions) != 1 {
@@ -336,9 +336,9 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	}
 }
 
-// All virtual ranks deal out the same segments. If each got them in its own commit, a
-// master that is killed between two commits would list the rest anew, from a source that
-// may have grown.
+// All virtual ranks must get the same segments. If each got them in a commit of its own and the
+// master was killed between two of them, it would list the source again for the other ranks,
+// and the source may have grown by then.
 func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 	var commits atomic.Int64
 	st := memstore.New()
@@ -354,7 +354,7 @@ func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 	before := commits.Load()
 	m.must(m.srv.AddSegmentsAfter(ctx, no[1], -1, all[:2], false), m.srv.AddSegmentsAfter(ctx, no[0], 1, all[2:], true))
 	if n := commits.Load() - before; n != 2 {
-		t.Errorf("two calls took %d commits", n)
+		t.Errorf("two calls took %d commits, want one for each call", n)
 	}
 	for _, p := range no {
 		got, err := m.srv.Segments(ctx, p, -1, 0)
@@ -363,6 +363,6 @@ func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 		}
 	}
 	if err := m.srv.AddSegmentsAfter(ctx, no[2], -1, all[:1], false); !errors.Is(err, serve.ErrUnknown) {
-		t.Errorf("a listing that is behind is told %v", err)
+		t.Errorf("a listing that begins before the known segments got %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestALossStopsTheDatasetOrIsListedPageByPage(t *testing.T) {
 	}))
 	ask := &headracev1.ExcludedRequest{Name: "clicks", PageSize: 2}
 	if none, err := m.datasets().Excluded(t.Context(), ask); err != nil || none.Total != 0 || len(none.Ranges) != 0 || none.NextPageToken != "" {
-		t.Fatalf("%v (%v)", none, err)
+		t.Fatalf("before any loss was accepted, excluded are %v (%v), want none", none, err)
 	}
 
 	if r, err := m.apply(clicks + "on_loss: continue\n"); err != nil || r.Outcome != headracev1.ApplyReply_CHANGED {
@@ -46,39 +46,39 @@ func TestALossStopsTheDatasetOrIsListedPageByPage(t *testing.T) {
 	for len(held) < ranges {
 		held = append(held, a.grant())
 	}
-	// Leased records may have been read.
+	// A loss that the guard sees excludes no leased record, because its holder may have read it.
 	m.must(m.srv.Truncated(t.Context(), first.Partition, first.Segment, held[0].LeaseStart, held[0].LeaseEnd, "polled"))
 	for _, g := range held {
 		lose(g, g.LeaseStart, g.LeaseStart+1)
 	}
-	a.grant() // after them
+	a.grant() // the master has the losses when this is granted
 	var starts []int64
 	for pages := 1; ; pages++ {
 		page, err := m.datasets().Excluded(t.Context(), ask)
 		if err != nil || page.Total != ranges {
-			t.Fatalf("%v (%v)", page, err)
+			t.Fatalf("page %d is %v (%v), want a total of %d ranges", pages, page, err, ranges)
 		}
 		for _, r := range page.Ranges {
 			if r.End != r.Start+1 || r.Kind != "truncated" || r.Reason != "the log begins later" || r.UnixMs < 1e12 || r.Identity != "files:clicks" {
-				t.Errorf("%v", r)
+				t.Errorf("an excluded range is %v, want one unit of files:clicks with its kind, reason and time", r)
 			}
 			starts = append(starts, r.Start)
 		}
 		if ask.PageToken = page.NextPageToken; ask.PageToken == "" {
 			if pages != 3 {
-				t.Errorf("%d pages", pages)
+				t.Errorf("the %d ranges came in %d pages, want 3", ranges, pages)
 			}
 			break
 		}
 	}
 	if len(starts) != ranges {
-		t.Errorf("excluded begin at %v", starts)
+		t.Errorf("the excluded ranges begin at %v, want %d of them", starts, ranges)
 	}
 	if _, err := m.datasets().Excluded(t.Context(), &headracev1.ExcludedRequest{Name: "clicks", PageToken: "x"}); err == nil {
-		t.Error("a page_token that was never given out was taken")
+		t.Error("a page_token that the master never gave out was accepted")
 	}
 	if _, err := m.datasets().Excluded(t.Context(), &headracev1.ExcludedRequest{Name: "clicsk"}); err == nil || !strings.Contains(err.Error(), `did you mean "clicks"`) {
-		t.Errorf("%v", err)
+		t.Errorf("a misspelt dataset got %v, want a hint at clicks", err)
 	}
 	a.hangUp()
 	m.must(m.stop())

@@ -106,7 +106,7 @@ func (f *fragments) flush() (cut *cut.Cut) {
 	return cut
 }
 
-// train has each rank take n leases, one in a step.
+// train lets each rank take n leases, one in each step.
 func (f *fragments) train(n int) {
 	for range n {
 		for session := range 2 {
@@ -122,7 +122,7 @@ func (f *fragments) train(n int) {
 	}
 }
 
-// save freezes a cut of rank 0, writes its manifest's text and binds it.
+// save freezes a cut of rank 0, encodes its manifest and binds it.
 func (f *fragments) save(name string, id uint64) {
 	call := func(k shardsvc.CutCall) (*cut.Cut, float64) {
 		k.Worker = 1

@@ -44,17 +44,17 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	a.saved(2, 8, "/ckpt/2")
 	a.bound(51, 8, "/ckpt/2")
 	if g := m.cutAt(7).Gone; g != nil {
-		t.Errorf("of what nobody has looked at it says %v", g)
+		t.Errorf("nobody has told the master of deleted records, but it says that %v is gone", g)
 	}
 	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", Low: 120}})
 	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", Low: 150}, {Source: "files:views", Low: 9}})
 	g := m.cutAt(7).Gone
 	if g == nil || !g.Stops || g.Units != 50 || len(g.Ranges) != 1 || g.Ranges[0].Start != 100 || g.Ranges[0].End != 150 || g.Ranges[0].Dataset != "clicks" ||
 		g.Ranges[0].Partition != "files:clicks" || g.Ranges[0].Unit != "bytes" || g.Ranges[0].Passes != 1 || g.Ranges[0].Whole {
-		t.Errorf("%v", g)
+		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
 	}
 	if g := m.cutAt(8).Gone; g != nil {
-		t.Errorf("of what is all there it says %v", g)
+		t.Errorf("cut 8 needs no deleted record, but the master says that %v is gone", g)
 	}
 
 	rewind := func(dry bool) (*headracev1.RewindReply, error) {
@@ -63,10 +63,10 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	dry, err := rewind(true)
 	m.must(err)
 	if dry.Gone.GetUnits() != 50 || !strings.Contains(dry.Refused, "[100, 150) of files:clicks") || !strings.Contains(dry.Hint, "go back to step 2") {
-		t.Errorf("%v", dry)
+		t.Errorf("the dry run says %v, want 50 units gone, a refusal that names [100, 150), and step 2 as the way out", dry)
 	}
 	if _, err := rewind(false); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "cannot go back to step 1") {
-		t.Errorf("%v", err)
+		t.Errorf("the rewind got %v, want a refusal", err)
 	}
 	if s := m.states(); s[0] != "bound!" || s[1] != "bound" {
 		t.Errorf("a rewind that was refused changed something: %v", s)
@@ -77,31 +77,31 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	done, err := rewind(false)
 	m.must(err)
 	if done.Gone.GetUnits() != 50 || done.Gone.Stops || done.Refused != "" {
-		t.Errorf("%v", done)
+		t.Errorf("with on_loss: continue the rewind says %v, want 50 units gone and no refusal", done)
 	}
 	if g := m.cutAt(8); g.State != "voided" || g.Gone != nil {
-		t.Errorf("%v", g)
+		t.Errorf("after the rewind cut 8 is %v, want voided with nothing gone", g)
 	}
 	m.must(m.srv.Truncated(t.Context(), 1, 0, 0, 150, "the guard says so"))
 	if g := m.cutAt(7).Gone; g != nil {
-		t.Errorf("all of it is excluded, and it says %v", g)
+		t.Errorf("all deleted records are excluded, but the master says that %v is gone", g)
 	}
 
-	// The topic is another one by now: the dataset cannot go on without the deleted records.
+	// The source was deleted and made again, so the dataset cannot go on without the deleted records.
 	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", All: true}})
 	if g := m.cutAt(7).Gone; g == nil || !g.Stops || !g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 1000 {
-		t.Errorf("%v", g)
+		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
 	}
 	if dry, err = rewind(true); err != nil || !strings.Contains(dry.Hint, "delete dataset clicks") || strings.Contains(dry.Hint, "on_loss") {
-		t.Errorf("%v (%v)", dry, err)
+		t.Errorf("the dry run says %v (%v), want the hint to delete the dataset", dry, err)
 	}
 	m.srv.SetDeleted(1, []serve.Deletion{{Source: "files:clicks", Low: 170}})
 	if g := m.cutAt(7).Gone; g == nil || g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 170 {
-		t.Errorf("%v", g)
+		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
 	}
 	m.srv.ForgetDeleted(1)
 	if g := m.cutAt(7).Gone; g != nil {
-		t.Errorf("%v", g)
+		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
 	}
 	a.hangUp()
 	m.must(m.stop())

@@ -113,7 +113,7 @@ type agent struct {
 	t      testing.TB
 	stream grpc.BidiStreamingClient[headracev1.AgentMessage, headracev1.MasterMessage]
 	cancel context.CancelFunc
-	next   uint64 // request
+	next   uint64 // number of the newest request
 }
 
 func (m *master) connect(hello *headracev1.AgentMessage) (*agent, *headracev1.MasterMessage, error) {
@@ -141,7 +141,7 @@ func hello(name string, incarnation uint64) *headracev1.AgentMessage {
 	return &headracev1.AgentMessage{Hello: &headracev1.Hello{Protocol: 1, Job: "job", Agent: name, Incarnation: incarnation}, SentAt: 1}
 }
 
-// joined is an agent with one worker of that rank.
+// joined returns an agent with one worker of that rank.
 func (m *master) joined(name string, rank uint32) *agent {
 	m.t.Helper()
 	msg := hello(name, 7)
@@ -163,7 +163,7 @@ func (a *agent) send(msg *headracev1.AgentMessage) {
 	}
 }
 
-// until reads messages to the first for which f is true.
+// until reads messages until f is true for one.
 func (a *agent) until(f func(*headracev1.MasterMessage) bool) error {
 	for {
 		m, err := a.stream.Recv()
@@ -176,7 +176,7 @@ func (a *agent) until(f func(*headracev1.MasterMessage) bool) error {
 	}
 }
 
-// ask sends one request and returns its grant, or its first standing.
+// ask sends one request and returns its grant, or the first standing that answers it.
 func (a *agent) ask() (*headracev1.Grant, *headracev1.Standing, error) {
 	a.next++
 	id := a.next

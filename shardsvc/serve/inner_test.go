@@ -19,13 +19,13 @@ func TestBlockedTimeIsWhatTheLoopCouldNotRead(t *testing.T) {
 		want shardsvc.Time
 	}{
 		{"idle for a second", func(b *blocked) { b.sleep(0); b.woke(1000*ms, 2000*ms) }, 0},
-		{"waked on time", func(b *blocked) { b.sleep(0); b.woke(1001*ms, 1000*ms) }, 0},
+		{"woken on time", func(b *blocked) { b.sleep(0); b.woke(1001*ms, 1000*ms) }, 0},
 		{"stood still until long after its deadline", func(b *blocked) { b.sleep(0); b.woke(5000*ms, 1000*ms) }, 4000 * ms},
 		{"worked for 80 ms on end", func(b *blocked) { b.woke(10*ms, shardsvc.Never); b.sleep(90 * ms) }, 80 * ms},
 		{"waited 300 ms for the committer", func(b *blocked) {
 			b.begin(100 * ms)
 			b.sleep(100 * ms)
-			b.woke(200*ms, 150*ms) // a timer, while it waited
+			b.woke(200*ms, 150*ms) // a timer fires while the loop waits
 			b.begin(200 * ms)
 			b.sleep(200 * ms)
 			b.woke(400*ms, shardsvc.Never)
@@ -40,7 +40,7 @@ func TestBlockedTimeIsWhatTheLoopCouldNotRead(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
 		if b.take() != 0 {
-			t.Errorf("%s: counted twice", c.what)
+			t.Errorf("%s: the blocked time was counted twice", c.what)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestAgeAndDrainTimeFollowWhatWasListedAndSettled(t *testing.T) {
 	} {
 		age, drain := look(c.after, c.listed, c.settled)
 		if age != c.age || drain != c.drain {
-			t.Errorf("%+v: age %v drain %v", c, age, drain)
+			t.Errorf("age is %v and drain time %v, want %+v", age, drain, c)
 		}
 	}
 	for i := range int64(5000) {
@@ -96,12 +96,12 @@ func TestTheRateOfAWorkerIsWhatItHasAckedInTheLastSeconds(t *testing.T) {
 		m.add(now, []shardsvc.WorkerInfo{w})
 		switch got := m.rate(&w, now); {
 		case s == 0 && got != 0, s > 0 && s <= 30 && math.Abs(got-500) > 1, s > 42 && got != 0:
-			t.Errorf("after %d s: %v/s", s, got)
+			t.Errorf("after %d s the rate is %v/s, want 500 up to 30 s and 0 from 43 s on", s, got)
 		}
 	}
 	other := shardsvc.WorkerInfo{Rank: 3, Incarnation: 10, UnitsAcked: 7}
 	if got := m.rate(&other, start); got != 0 {
-		t.Errorf("another process of the rank: %v/s", got)
+		t.Errorf("a new process of the rank has the rate %v/s, want 0", got)
 	}
 	m.add(start.Add(time.Hour), nil)
 	if len(m.workers) != 0 {
@@ -117,7 +117,7 @@ func TestTheEventTimeLagIsThatOfThePartitionThatIsFurthestBehind(t *testing.T) {
 	}{{0, 0, -1}, {1_700_000_059_000, 0, 0}, {1_700_000_059_000, 1_700_000_000_000, 60}, {1_800_000_000_000, 1_800_000_000_000, 0}} {
 		got := eventLag(&shardsvc.DatasetInfo{Records: cut.Tally{Newest: tc.newest}, Reached: tc.reached}, now)
 		if got == nil && tc.want != -1 || got != nil && *got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
+			t.Errorf("%+v: the lag is %v", tc, got)
 		}
 	}
 }
@@ -134,6 +134,6 @@ func TestACheckpointThatWasNotFoundHasNoAge(t *testing.T) {
 	close(s.stopping)
 	s.readers.Wait()
 	if age, known, _ := s.bindings.age(7); known {
-		t.Errorf("it was bound %v ago", age)
+		t.Errorf("a checkpoint that was not found is said to be bound %v ago", age)
 	}
 }

@@ -37,13 +37,14 @@ func TestALowMarkStaysBelowWhatIsNotSettled(t *testing.T) {
 	mark(250)
 	a.hangUp()
 	if _, err := m.srv.CommitMarks(t.Context(), 9); !errors.Is(err, serve.ErrUnknown) {
-		t.Errorf("marks of nothing: %v", err)
+		t.Errorf("the marks of an unknown dataset got %v, want ErrUnknown", err)
 	}
 	m.must(m.stop())
 }
 
-// The mark of a live input is the end of what is settled, also ahead of the known head. A
-// lease may end ahead of head. That settles no record.
+// The mark of a live input is the end of its settled records, even if that is ahead of the head
+// that the master knows. A lease that ends ahead of head does not move it: the lease [1000, 1100)
+// settles no record before its acks.
 func TestALowMarkOfLiveInputIsWhatIsSettledAndNoMore(t *testing.T) {
 	noLeaks(t)
 	m := startMaster(t, memstore.New(), nil)
@@ -96,7 +97,7 @@ func TestNoMarkRestsOnAnAckThatIsNotDurable(t *testing.T) {
 				g := a.grant()
 				st.shut.Store(true)
 				a.send(&headracev1.AgentMessage{Acks: []*headracev1.Ack{{Token: g.Token, Prefix: g.LeaseEnd, Worker: 1}}})
-				synctest.Wait() // the committer has the ack, and waits for the store
+				synctest.Wait() // the committer has the ack and waits for the store
 				answered := make(chan answer, 1)
 				go func() {
 					marks, err := read(m.srv, t.Context())
@@ -111,7 +112,7 @@ func TestNoMarkRestsOnAnAckThatIsNotDurable(t *testing.T) {
 				got := <-answered
 				switch {
 				case fails && got.err == nil:
-					t.Errorf("%s: marks %v, and the ack was never stored", name, got.marks)
+					t.Errorf("%s: the marks are %v, though the ack was never stored", name, got.marks)
 				case !fails && (got.err != nil || len(got.marks) != 1 || got.marks[0].Position.Offset != g.LeaseEnd):
 					t.Errorf("%s: marks %v (%v), want %d", name, got.marks, got.err, g.LeaseEnd)
 				}

@@ -46,7 +46,7 @@ func scrape(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 
 func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 	noLeaks(t)
-	reg := prometheus.NewPedanticRegistry() // refuses a series that Describe does not name
+	reg := prometheus.NewPedanticRegistry() // it refuses a series that Describe does not name
 	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.Registerer = reg })
 	m.setUp(1000)
 	a := m.joined("a", 3)
@@ -76,10 +76,10 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 		}
 	}
 	if got[`headrace_store_commit_seconds{}`] < 3 {
-		t.Errorf("commits: %v", got[`headrace_store_commit_seconds{}`])
+		t.Errorf("%v commits are counted, want at least 3", got[`headrace_store_commit_seconds{}`])
 	}
-	if v := got[`headrace_drain_seconds{dataset="clicks"}`]; v <= 0 { // +Inf, unless the meter looked before the first ack
-		t.Errorf("drain time: %v", v)
+	if v := got[`headrace_drain_seconds{dataset="clicks"}`]; v <= 0 { // +Inf if the meter's first look came after the first ack
+		t.Errorf("the drain time is %v, want more than 0", v)
 	}
 	a.mustAck(g)
 	a.send(&headracev1.AgentMessage{Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
@@ -87,15 +87,15 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 6 }))
 	got = scrape(t, reg)
 	if v := got[`headrace_drain_seconds{dataset="clicks"}`]; v <= 0 || math.IsInf(v, 1) {
-		t.Errorf("drain time after 100 more: %v", v)
+		t.Errorf("the drain time after 100 more units is %v, want a number above 0", v)
 	}
 	if v := got[`headrace_data_age_seconds{dataset="clicks"}`]; v <= 0 {
-		t.Errorf("age: %v", v)
+		t.Errorf("the age of the data is %v, want more than 0", v)
 	}
 	a.hangUp()
 	m.must(m.stop())
 	if n := len(scrape(t, reg)); n != 0 {
-		t.Errorf("%d series after the end", n)
+		t.Errorf("after the master has stopped, it still has %d series", n)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 	a.grant()
 	a.send(&headracev1.AgentMessage{SentAt: 9, Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
 	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 9 }))
-	log.until(t, "rows are pending again") // it is said after the answer, and counted before
+	log.until(t, "rows are pending again") // the reclaim is counted before the answer and logged after it
 	n := 0.0
 	for series, v := range scrape(t, reg) {
 		if strings.HasPrefix(series, "headrace_lease_reclaims_total{") {
@@ -121,7 +121,7 @@ func TestReclaimsAreCountedByReasonAndLoggedByName(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("%v reclaims", n)
+		t.Errorf("%v reclaims are counted, want 1", n)
 	}
 	if said := log.String(); !strings.Contains(said, `msg="rows are pending again" dataset=clicks partition=files:clicks`) || !strings.Contains(said, "lease=1.1.") {
 		t.Errorf("log:\n%s", said)
@@ -135,7 +135,7 @@ type lockedBuffer struct {
 	wrote chan struct{}
 }
 
-// until waits for a line that holds text.
+// until waits for a line that has the text.
 func (l *lockedBuffer) until(t *testing.T, text string) {
 	t.Helper()
 	for late := time.After(time.Minute); !strings.Contains(l.String(), text); {
@@ -254,7 +254,7 @@ func TestMetricsAndViewsSayHowLongTheOldestNeededRecordIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := d.Retention; r.GetIdentity() != "id of it" || r.Label != identity || r.Seconds != 90 || r.Records != 7 || !r.Warn || r.Never {
-		t.Errorf("described: %v", r)
+		t.Errorf("the dataset is described as %v", r)
 	}
 	state, err := m.datasets().State(t.Context(), &headracev1.StateRequest{Name: "clicks"})
 	if err != nil || state.Partitions[0].Retention.GetBy() != "age" {

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// People see the name of a topic and not its id, also from a master that started again.
+// People see the name of a topic, not its id. That holds after a restart of the master too.
 func TestAPartitionIsCalledByItsNameForGood(t *testing.T) {
 	noLeaks(t)
 	st := memstore.New()
@@ -25,10 +25,10 @@ func TestAPartitionIsCalledByItsNameForGood(t *testing.T) {
 			t.Fatalf("%v (%v)", state, err)
 		}
 		if p := state.Partitions[0]; p.Label != "clicks/0" || p.Identity != "kafka:c/t/0" {
-			t.Errorf("it is %q, called %q", p.Identity, p.Label)
+			t.Errorf("partition %q is called %q", p.Identity, p.Label)
 		}
 		if p := state.Partitions[1]; p.Label != "nameless" {
-			t.Errorf("without a name it is called %q", p.Label)
+			t.Errorf("the partition without a name is called %q", p.Label)
 		}
 	}
 	called()

@@ -21,8 +21,8 @@ func held(g *headracev1.Grant, from int64) *headracev1.Held {
 		LeaseStart: from, LeaseEnd: g.LeaseEnd, Frontier: from}
 }
 
-// "kill -9 of the master: holders re-assert and go on; nothing acked comes
-// again, nothing is lost, a deposed token is refused."
+// The master is killed (kill -9). Holders assert their leases at the next master and go on. No
+// acked record is granted again, no record is lost, and the token of a lost lease is refused.
 func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 	noLeaks(t)
 	st := memstore.New()
@@ -37,7 +37,7 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 	b := m.joined("b", 1)
 	gb := b.grant() // [200, 300)
 
-	next := st.Reopen() // the process is gone; what was committed is there
+	next := st.Reopen() // as after the process has died: the committed pairs are there
 	m.stop()
 	a.hangUp()
 	b.hangUp()
@@ -49,28 +49,28 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 	a, reply, err := m.connect(msg)
 	m.must(err)
 	if len(reply.Hello.Held) != 1 || reply.Hello.Held[0].Refused || reply.Hello.Held[0].Prefix != 150 || reply.Hello.Held[0].LeaseEnd != 200 {
-		t.Fatalf("re-asserted: %v", reply)
+		t.Fatalf("the asserted lease was answered %v, want it accepted with prefix 150 and end 200", reply)
 	}
 	if h := reply.Hello; h.Term != g.Token.Term+1 || h.Epoch != g.Token.Epoch || !proto.Equal(h.Held[0].Token, g.Token) {
-		t.Fatalf("a new life is a new term, not a new epoch, and a lease keeps its token: %v, was %v", h, g.Token)
+		t.Fatalf("a restart must begin a new term, keep the epoch and keep the lease's token; got %v, the token was %v", h, g.Token)
 	}
 	if _, s, err := a.ask(); err != nil || s.GetState() != headracev1.Standing_RECOVERING {
-		t.Fatalf("granted before all known agents came: %v %v", s, err)
+		t.Fatalf("before all known agents are back, a request got %v (%v), want RECOVERING", s, err)
 	}
 	if res, err := a.ack(g.Token, 200); err != nil || res.Code != headracev1.AckResult_DURABLE {
-		t.Fatalf("after the restart: %v %v", res, err)
+		t.Fatalf("after the restart an ack with the kept token got %v (%v), want DURABLE", res, err)
 	}
 
-	// The other agent's trainer comes again and holds nothing: its rows go to a.
+	// Agent b's trainer comes back and asserts no lease. So its rows go to agent a.
 	msg = hello("b", 7)
 	msg.Joins = []*headracev1.Join{{Worker: 1, Rank: 1, Incarnation: 101, WorldSize: 8}}
 	b, _, err = m.connect(msg)
 	m.must(err)
 	if res, err := b.ack(gb.Token, gb.LeaseEnd); err != nil || res.Code != headracev1.AckResult_STALE {
-		t.Fatalf("a deposed token: %v %v", res, err)
+		t.Fatalf("an ack with the token of a lost lease got %v (%v), want STALE", res, err)
 	}
 	seen := map[int64]bool{}
-	a.next++ // the request that was answered RECOVERING is granted first
+	a.next++ // the first grant answers the request that got RECOVERING
 	for range 3 {
 		var got *headracev1.Grant
 		m.must(a.until(func(r *headracev1.MasterMessage) bool {
@@ -88,11 +88,11 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 		a.next++
 	}
 	if !seen[gb.LeaseStart] {
-		t.Fatalf("the rows of the trainer that did not come again are lost: %v", seen)
+		t.Fatalf("the rows of the trainer that asserted no lease were not granted again; granted were the leases at %v", seen)
 	}
 	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
 	if err != nil || d.Counts.Acked != 500 || d.State != "done" {
-		t.Fatalf("in the end: %v %v", d, err)
+		t.Fatalf("at the end the dataset is %v (%v), want done with 500 units acked", d, err)
 	}
 	a.hangUp()
 	b.hangUp()
@@ -101,8 +101,8 @@ func TestAfterAKillHoldersGoOnAndNothingAckedComesAgain(t *testing.T) {
 
 // journal records what a trainer has applied, independently of any master.
 type journal struct {
-	acked   [totalUnits]bool // answered DURABLE
-	applied [totalUnits]int  // handed to the model
+	acked   [totalUnits]bool // the ack was answered DURABLE
+	applied [totalUnits]int  // how often the unit went into the model
 }
 
 const totalUnits = 1000
@@ -123,12 +123,12 @@ func (j *journal) train(m *master, brought *headracev1.Grant, from int64) (holds
 	if brought != nil {
 		h := reply.Hello.Held[0]
 		if h.Refused {
-			return nil, 0, fmt.Errorf("the only holder was refused: %s", h.Reason)
+			return nil, 0, fmt.Errorf("the lease of the only holder was refused: %s", h.Reason)
 		}
 		if h.Prefix < from {
-			return nil, 0, fmt.Errorf("acked up to %d, the master knows %d", from, h.Prefix)
+			return nil, 0, fmt.Errorf("the trainer was told that its lease is acked up to %d, but the next master knows only %d", from, h.Prefix)
 		}
-		for u := from; u < h.Prefix; u++ { // durable, though the answer was lost
+		for u := from; u < h.Prefix; u++ { // these acks are durable, but their answers were lost
 			j.acked[u] = true
 		}
 		brought.Token, from = h.Token, h.Prefix
@@ -179,14 +179,14 @@ func (m *master) tryApply() error {
 	return err
 }
 
-// The master is killed at every commit of a whole job, and the batch is lost or kept. The
-// trainer brings its leases to the next master. In the end every unit was applied exactly
-// once, and the ledger knows it.
+// The master is killed at every commit of a whole job, once before and once after the commit is
+// stored. The trainer asserts its leases at the next master. At the end every unit was applied
+// exactly once, and all units are acked.
 func TestAKillAtEveryCommitLosesAndRepeatsNothing(t *testing.T) {
 	noLeaks(t)
 	commits := crashAt(t, 0, false)
 	if commits < 20 {
-		t.Fatalf("only %d commits", commits)
+		t.Fatalf("the job made only %d commits, want at least 20 to kill the master at", commits)
 	}
 	for n := 1; n <= commits; n++ {
 		for _, kept := range []bool{false, true} {
@@ -214,7 +214,7 @@ func crashAt(t *testing.T, n int, kept bool) (commits int) {
 	)
 	for life := 1; ; life++ {
 		if ctx.Err() != nil {
-			t.Fatalf("%s: does not end", what)
+			t.Fatalf("%s: the job did not end within 2 minutes", what)
 		}
 		m := startMaster(t, st, func(c *serve.Config) { c.TTL = time.Minute })
 		var err error
@@ -228,7 +228,7 @@ func crashAt(t *testing.T, n int, kept bool) (commits int) {
 		if err == nil {
 			d, derr := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
 			if derr != nil || d.Counts.Acked != totalUnits || d.State != "done" {
-				t.Fatalf("%s: the ledger in the end: %v %v", what, d, derr)
+				t.Fatalf("%s: at the end the dataset is %v (%v), want done with %d units acked", what, d, derr, totalUnits)
 			}
 			if err := m.stop(); err != nil {
 				t.Fatalf("%s: %v", what, err)
@@ -244,7 +244,7 @@ func crashAt(t *testing.T, n int, kept bool) (commits int) {
 	}
 	for u := range totalUnits {
 		if j.applied[u] != 1 || !j.acked[u] {
-			t.Fatalf("%s: unit %d applied %d times, acked %v", what, u, j.applied[u], j.acked[u])
+			t.Fatalf("%s: unit %d was applied %d times, acked: %v; want once and true", what, u, j.applied[u], j.acked[u])
 		}
 	}
 	return st.Commits()

@@ -20,7 +20,7 @@ func TestAWorkerIsGrantedAllOfTheInputAndThenTheEnd(t *testing.T) {
 		g := a.grant()
 		got += span(g)
 		if g.Identity != "files:clicks" || g.Partition != 1 || len(g.Pieces) != 1 || string(g.Pieces[0].Locator) != "loc" || g.Pieces[0].Name != "a.txt" {
-			t.Fatalf("grant does not say what to read: %v", g)
+			t.Fatalf("the grant does not say what to read: %v", g)
 		}
 		a.mustAck(g)
 	}
@@ -28,7 +28,7 @@ func TestAWorkerIsGrantedAllOfTheInputAndThenTheEnd(t *testing.T) {
 		t.Fatalf("granted %s", got)
 	}
 	if g, s, err := a.ask(); err != nil || g != nil || s.State != headracev1.Standing_END {
-		t.Fatalf("after the last record: %v %v %v", g, s, err)
+		t.Fatalf("after the last record a request got %v, %v (%v), want END", g, s, err)
 	}
 	d, err := m.datasets().Describe(t.Context(), &headracev1.DescribeRequest{Name: "clicks"})
 	if err != nil || d.State != "done" || d.Counts.Acked != 250 || d.Unit != "bytes" {
@@ -82,10 +82,10 @@ func TestANewerProcessOfAnAgentTakesOver(t *testing.T) {
 	defer newer.hangUp()
 	err = old.until(func(*headracev1.MasterMessage) bool { return false })
 	if status.Code(err) != codes.AlreadyExists {
-		t.Fatalf("the old stream: %v", err)
+		t.Fatalf("the stream of the older process ended with %v", err)
 	}
 	if _, _, err := m.connect(hello("a", 1)); status.Code(err) != codes.AlreadyExists {
-		t.Fatalf("the old process again: %v", err)
+		t.Fatalf("the older process connected again and got %v", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestAgentsAreToldWhenTheMasterStops(t *testing.T) {
 	defer a.hangUp()
 	m.cancel()
 	if err := a.until(func(*headracev1.MasterMessage) bool { return false }); status.Code(err) != codes.Unavailable {
-		t.Fatalf("got %v", err)
+		t.Fatalf("when the master stopped, the agent got %v", err)
 	}
 	m.must(m.stop())
 }

@@ -70,11 +70,11 @@ func TestNoGrantLeavesBeforeItsBatchIsDurable(t *testing.T) {
 
 		st.shut.Store(true)
 		a.send(&headracev1.AgentMessage{Joins: []*headracev1.Join{{Worker: 2, Rank: 1, Incarnation: 9, WorldSize: 8}}})
-		synctest.Wait() // the join's batch is with the committer, which waits
+		synctest.Wait() // the committer has the batch with the join, and waits for the store
 		a.send(&headracev1.AgentMessage{Requests: []*headracev1.LeaseRequest{{Id: 1, Worker: 1, Dataset: 1}}})
 		synctest.Wait()
 		if len(msgs) != 0 {
-			t.Fatalf("said before it was durable: %v", <-msgs)
+			t.Fatalf("before the commit was durable the agent was sent %v", <-msgs)
 		}
 		st.release()
 		synctest.Wait()
@@ -84,7 +84,7 @@ func TestNoGrantLeavesBeforeItsBatchIsDurable(t *testing.T) {
 			joins, grants = joins+len(m.Joins), grants+len(m.Grants)
 		}
 		if joins != 1 || grants != 1 {
-			t.Fatalf("after the commit: %d joins, %d grants", joins, grants)
+			t.Fatalf("after the commit the agent has %d joins and %d grants", joins, grants)
 		}
 		a.hangUp()
 		m.must(m.stop())
@@ -102,26 +102,26 @@ func TestAFailedCommitEndsTheMasterAndNothingOfItIsAnswered(t *testing.T) {
 		st.fails.Store(true)
 		a.send(&headracev1.AgentMessage{Acks: []*headracev1.Ack{{Token: g.Token, Prefix: g.LeaseEnd, Worker: 1}}})
 		if err := <-m.ended; !errors.Is(err, syscall.EIO) {
-			t.Fatalf("Run said %v", err)
+			t.Fatalf("Run returned %v", err)
 		}
 		m.ended <- nil
 		if err := <-end; status.Code(err) != codes.Unavailable {
 			t.Fatalf("the agent was told %v", err)
 		}
 		if len(msgs) != 0 {
-			t.Fatalf("answered: %v", <-msgs)
+			t.Fatalf("after a failed commit the agent was sent %v", <-msgs)
 		}
 		if _, err := m.apply(clicks); status.Code(err) != codes.Unavailable {
-			t.Fatalf("a call after the end: %v", err)
+			t.Fatalf("a call after the end of the master got %v", err)
 		}
 		a.hangUp()
 		m.must(m.stop())
 	})
 }
 
-// Guarantee 2: a master that was idle answers nobody before it has stored something.
-// Another master may have its store by now; then the write fails. An echo without that
-// write would make the agent trust this master.
+// Guarantee 2: a master that was idle writes to its store before it answers. Another master may
+// have taken the store over, and then the write fails. Without the write, an echo would make an
+// agent trust a master that has been replaced.
 func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.T) {
 	for _, idle := range []time.Duration{201 * time.Millisecond, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.
 			msgs, end := a.listen()
 			for at := int64(2); idle > 0; at++ {
 				wait := min(idle, time.Second)
-				time.Sleep(wait) // of the bubble
+				time.Sleep(wait) // in the bubble's time
 				if idle -= wait; idle > 0 {
 					a.send(&headracev1.AgentMessage{SentAt: at})
 				}
@@ -145,10 +145,10 @@ func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.
 			a.send(&headracev1.AgentMessage{SentAt: 1 << 40})
 			synctest.Wait()
 			if len(msgs) != 0 {
-				t.Fatalf("it says %v", <-msgs)
+				t.Fatalf("the master answered %v before it had written to its store", <-msgs)
 			}
 			if err := <-m.ended; !errors.Is(err, syscall.EIO) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("the master ended with %v", err)
 			}
 			m.ended <- nil
 			<-end
@@ -180,7 +180,7 @@ func TestALoopThatMayNotGoOnHoldsTheAgentsAndCostsNobodyItsSession(t *testing.T)
 		}()
 		synctest.Wait()
 		if n := sent.Load(); n == total {
-			t.Fatal("an agent could send all, though nothing is read")
+			t.Fatal("the agent could send everything, though the loop reads nothing")
 		}
 		time.Sleep(20 * time.Second) // twenty TTLs
 		synctest.Wait()
@@ -203,11 +203,11 @@ func TestALoopThatMayNotGoOnHoldsTheAgentsAndCostsNobodyItsSession(t *testing.T)
 		if echo != total+1 {
 			t.Fatalf("newest echo %d, want %d", echo, total+1)
 		}
-		// It still holds its lease: the rest can be acked.
+		// The agent still holds its lease, so it can ack the rest.
 		a.send(&headracev1.AgentMessage{Acks: []*headracev1.Ack{{Token: g.Token, Prefix: g.LeaseEnd, Worker: 1}}})
 		synctest.Wait()
 		if r := (<-msgs).Acks; len(r) != 1 || r[0].Code != headracev1.AckResult_DURABLE {
-			t.Fatalf("the lease is gone: %v", r)
+			t.Fatalf("the ack of the held lease got %v", r)
 		}
 		a.hangUp()
 		m.must(m.stop())
@@ -221,14 +221,14 @@ func TestAnAgentThatDoesNotReadIsClosedAndNobodyElse(t *testing.T) {
 		deaf, other := m.joined("deaf", 0), m.joined("other", 1)
 		for id := range uint64(5) {
 			msg := &headracev1.AgentMessage{Requests: []*headracev1.LeaseRequest{{Id: id + 1, Worker: 1, Dataset: 1, Count: 4000}}}
-			if err := deaf.stream.Send(msg); err != nil && err != io.EOF { // io.EOF: closed already, before it asked for all
+			if err := deaf.stream.Send(msg); err != nil && err != io.EOF { // io.EOF: the master has closed the stream already
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		err := deaf.until(func(*headracev1.MasterMessage) bool { return false })
 		if status.Code(err) != codes.ResourceExhausted {
-			t.Fatalf("the stream that was not read: %v", err)
+			t.Fatalf("the stream of the agent that does not read ended with %v", err)
 		}
 		other.mustAck(other.grant())
 		deaf.hangUp()
@@ -259,16 +259,16 @@ func TestRowsOfASilentAgentAreWithOthersAfterItsTTL(t *testing.T) {
 				}
 			}
 			if time.Since(began) > ttl+500*time.Millisecond {
-				t.Fatal("not within TTL + 500 ms")
+				t.Fatal("the rows of the silent agent were not granted within TTL + 500 ms")
 			}
 		}
 		if time.Since(began) < ttl {
-			t.Fatalf("already after %v", time.Since(began))
+			t.Fatalf("the rows of the silent agent were granted before its TTL, after %v", time.Since(began))
 		}
 		if span(got) != span(g) || got.Tries != 1 {
 			t.Fatalf("granted %v", got)
 		}
-		// The old holder's token changes nothing any more.
+		// The token of the silent agent's lease changes nothing any more.
 		err := silent.until(func(*headracev1.MasterMessage) bool { return false })
 		if status.Code(err) != codes.Aborted {
 			t.Fatalf("the silent agent's stream: %v", err)

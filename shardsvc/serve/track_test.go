@@ -16,13 +16,13 @@ func TestAgeAndDrainTimeFollowFromTheCounts(t *testing.T) {
 		listed, settled int64
 		age, drain      float64
 	}{
-		{0, 1000, 0, 0, math.Inf(1)}, // nothing has moved
+		{0, 1000, 0, 0, math.Inf(1)}, // nothing was settled yet
 		{10 * time.Second, 1000, 0, 10, math.Inf(1)},
 		{20 * time.Second, 1000, 200, 20, 80},  // 10/s, and 800 are left
 		{30 * time.Second, 1500, 600, 30, 45},  // 20/s, and 900 are left
 		{40 * time.Second, 1500, 1000, 10, 20}, // 25/s; what is left was listed 10 s ago
 		{50 * time.Second, 1500, 1500, 0, 0},
-		{200 * time.Second, 1600, 1500, 0, math.Inf(1)}, // nothing in the last minute
+		{200 * time.Second, 1600, 1500, 0, math.Inf(1)}, // nothing was settled in the last minute
 	} {
 		age, drain := k.seen(start.Add(x.after), shardsvc.Counts{Listed: x.listed, Settled: x.settled})
 		if age != x.age || drain != x.drain {

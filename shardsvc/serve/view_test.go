@@ -11,8 +11,9 @@ import (
 	"github.com/headrace/headrace/shardsvc"
 )
 
-// A caller whose context ends while the loop is busy returns at once. The loop still runs the
-// call's function later; the race detector reports it if both touch one value.
+// A caller whose context ends while the loop is busy returns at once. The loop runs the call's
+// function later. If that function writes a value that the caller reads, the race detector
+// reports it.
 func TestACallerThatHasGoneReadsNothingThatTheLoopStillWrites(t *testing.T) {
 	srv, err := New(Config{Store: memstore.New(), Job: "job", Version: "test"})
 	if err != nil {
@@ -48,7 +49,7 @@ func TestACallerThatHasGoneReadsNothingThatTheLoopStillWrites(t *testing.T) {
 	} {
 		ctx, leave := context.WithCancel(context.Background())
 		leaves = append(leaves, leave)
-		wg.Go(func() { // nothing orders what it reads and what the loop writes
+		wg.Go(func() { // nothing orders its reads and the loop's writes
 			if _, err := ask(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrUnknown) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -48,7 +48,7 @@ func TestEveryReplyReachesTheWireWhole(t *testing.T) {
 	}
 	o.batchEcho = 77
 	if o.take() != nil {
-		t.Fatal("a part of a batch could be taken")
+		t.Fatal("a batch that is not published yet could be taken")
 	}
 	if !o.publish() {
 		t.Fatal("full")
@@ -102,7 +102,7 @@ func TestNoReplyOvertakesTheGrantItIsAbout(t *testing.T) {
 		{[]shardsvc.ReplyKind{shardsvc.ReplyGrant, shardsvc.ReplyRevoke, shardsvc.ReplyGrant}, "g|rg|"},
 		{[]shardsvc.ReplyKind{shardsvc.ReplyStanding, shardsvc.ReplyGrant, shardsvc.ReplyStanding}, "s|gs|"},
 	} {
-		for _, batches := range []bool{false, true} { // all in one batch, or each a batch of its own
+		for _, batches := range []bool{false, true} { // all replies in one batch, or each in a batch of its own
 			o := newOutbox(1 << 20)
 			for i, k := range c.order {
 				o.add(k, enc.Encode(&shardsvc.Reply{Kind: k}, nil))
@@ -143,7 +143,7 @@ func TestAHelloReplyIsNeverCut(t *testing.T) {
 	}
 	o.publish()
 	if got := decodeAll(t, o); len(got) != 1 || len(got[0].Hello.Held) != 4 {
-		t.Fatalf("%d messages", len(got))
+		t.Fatalf("the hello reply came in %d messages, want 1", len(got))
 	}
 }
 
@@ -154,9 +154,9 @@ func TestAFullOutboxTakesNothingMore(t *testing.T) {
 		return o.publish()
 	}
 	if !put() || put() {
-		t.Fatal("the limit is not kept")
+		t.Fatal("the outbox took more than its limit")
 	}
 	if b := o.take(); len(*b) != 60 || !put() {
-		t.Fatal("what was taken still counts")
+		t.Fatal("replies that were taken out still count toward the limit")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A call whose cut cannot be read is refused in its turn. It does not end the stream,
+// A call whose cut cannot be read is refused when its turn comes. It does not end the stream,
 // because all trainers of the agent share it.
 func TestACallThatCanNotBeReadIsRefusedAndNoCallIsMissed(t *testing.T) {
 	whole := &cut.Cut{ID: 4, Job: "j", Model: "replicated", Rank: cut.Group, WorldSize: 1, Exact: true, Datasets: []cut.Dataset{}}

@@ -14,8 +14,7 @@ import (
 
 var decoder = Decoder{Now: func() int64 { return 1 }}
 
-// slow decodes a message with generated code and plain copies. The result of decode must be
-// the same.
+// slow decodes a message with generated code and plain copies. decode must return the same.
 func slow(m *headracev1.AgentMessage) (in Message) {
 	in.Event.SentAt = shardsvc.Time(m.SentAt)
 	if h := m.Hello; h != nil {
@@ -136,8 +135,8 @@ func TestMessagesReadByHandAreThoseOfGeneratedCode(t *testing.T) {
 	})
 }
 
-// FuzzDecode: decode and generated code make the same of any bytes. decode never panics,
-// and refuses bytes that are no protocol buffer.
+// FuzzDecode: decode and generated code read any bytes as the same message. decode never
+// panics, and refuses bytes that are no protocol buffer.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []*headracev1.AgentMessage{
 		{SentAt: 5, Hello: &headracev1.Hello{Agent: "a", Protocol: 1}},
@@ -159,12 +158,12 @@ func FuzzDecode(f *testing.F) {
 		err := decoder.Decode(b, in)
 		var m headracev1.AgentMessage
 		if proto.Unmarshal(b, &m) != nil {
-			return // ours may be more lenient about text, never less about the rest
+			return // generated code refuses text that is no UTF-8; decode does not
 		}
 		if err != nil {
 			t.Fatalf("refused what generated code reads: %v", err)
 		}
-		if len(b) < 1<<16 && countHellos(b) < 2 { // a repeated hello merges in generated code and is a new one here: both are refused later
+		if len(b) < 1<<16 && countHellos(b) < 2 { // generated code merges two hellos, decode takes the last; a second hello is refused later anyway
 			want := slow(&m)
 			same(t, in, &want)
 		}
@@ -188,11 +187,11 @@ func countHellos(b []byte) (n int) {
 func TestRatesThatAreNoneAreUnknown(t *testing.T) {
 	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.MaxFloat64} {
 		if got := rate(f); got != 0 {
-			t.Errorf("rate(%v) = %v", f, got)
+			t.Errorf("rate(%v) = %v, want 0 for unknown", f, got)
 		}
 	}
 	if rate(12.5) != 12.5 {
-		t.Error("a rate is not itself")
+		t.Errorf("rate(12.5) = %v, want 12.5", rate(12.5))
 	}
 }
 
@@ -209,9 +208,9 @@ func TestOneMessageMayNotAskForMoreThanTheLoopDoesAtOnce(t *testing.T) {
 		sum += r.Count
 	}
 	if sum != maxCounts || reqs[0].Count != maxCount || reqs[99].Count != 1 {
-		t.Fatalf("%d leases, first %d, last %d", sum, reqs[0].Count, reqs[99].Count)
+		t.Fatalf("after limit, %d leases are asked for, the first request asks for %d and the last for %d; want %d, %d and 1", sum, reqs[0].Count, reqs[99].Count, maxCounts, maxCount)
 	}
 	if err := limit(make([]shardsvc.LeaseRequest, maxCounts+1)); err == nil {
-		t.Fatal("too many requests were taken")
+		t.Fatal("a message with too many requests was accepted")
 	}
 }
