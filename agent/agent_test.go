@@ -38,7 +38,7 @@ decode:
     - {name: word, path: "1", dtype: string}
 `
 
-// input writes n records in files of at most perFile, and says where each begins.
+// input writes n records in files of at most perFile records. begins has the number of the record at each (segment, offset).
 func input(t *testing.T, n, perFile int) (root string, begins map[[2]int64]int) {
 	t.Helper()
 	root = t.TempDir()
@@ -109,7 +109,7 @@ func startWith(t *testing.T, conn *grpc.ClientConn, cfg agent.Config) *running {
 		ended <- err
 		t.Fatalf("the agent ended: %v", err)
 	case <-deadline(t):
-		t.Fatal("the agent is not ready")
+		t.Fatal("the agent was not ready in time")
 	}
 	return &running{socket: cfg.Socket, stop: stop}
 }
@@ -152,7 +152,7 @@ func drainStream(t *testing.T, s *stream, rows int, begins map[[2]int64]int, see
 		}
 		check(t, err)
 		if len(b.offsets) == 0 || len(b.offsets) > rows {
-			t.Fatalf("batch %d has %d rows", b.number, len(b.offsets))
+			t.Fatalf("batch %d has %d rows, want %d", b.number, len(b.offsets), rows)
 		}
 		if len(b.offsets) < rows {
 			short++
@@ -186,11 +186,11 @@ func TestBatchesHaveExactlyTheAskedRowsAcrossShardsAndFiles(t *testing.T) {
 				want = 1
 			}
 			if short != want {
-				t.Errorf("%d short batches, not %d", short, want)
+				t.Errorf("%d batches are short, want %d", short, want)
 			}
 			for i := range 5000 {
 				if seen[i] != 1 {
-					t.Fatalf("record %d came %d times", i, seen[i])
+					t.Fatalf("record %d came %d times, want once", i, seen[i])
 				}
 			}
 			check(t, s.acked(s.through))

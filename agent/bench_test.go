@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// memory is a source of records of one size that cost nothing to read: what is
-// measured is decoding, cutting and handing over.
+// memory is a source of records of one size that cost nothing to read. So the benchmark
+// measures only how records are decoded, cut into batches and sent.
 type memory struct {
 	sources.Source
 	size  int64
@@ -123,7 +123,7 @@ func benchmarkFeed(b *testing.B, size, rows int, track bool) {
 			held = window
 		}
 	}
-	for range 200 { // until its pace is known
+	for range 200 { // until the agent knows the trainer's pace
 		take()
 	}
 	got = 0

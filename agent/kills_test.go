@@ -31,7 +31,7 @@ func wantOnce(t *testing.T, begins map[[2]int64]int, got map[[2]int64]int, twice
 		}
 	}
 	if twice > twiceAtMost {
-		t.Errorf("%d records were applied twice, %d at most were to be", twice, twiceAtMost)
+		t.Errorf("%d records were applied twice, want at most %d", twice, twiceAtMost)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestAKilledTrainersRowsGoToOthersAtOnce(t *testing.T) {
 	a := start(t, m, socketIn(t), nil)
 	victim := trainerProcess(t, a.socket, "HEADRACE_TEST_RANK=1", "HEADRACE_TEST_HOLD=5")
 	if !victim.await("holding") {
-		t.Fatal("the trainer ended")
+		t.Fatal("the trainer ended before it held a batch")
 	}
 	check(t, victim.cmd.Process.Signal(syscall.SIGKILL))
 	m.until("a Leave of an ended process", func(toy *toymaster.Master) bool {
@@ -51,13 +51,13 @@ func TestAKilledTrainersRowsGoToOthersAtOnce(t *testing.T) {
 	if !other.await("done") {
 		t.Fatal("the other trainer did not finish")
 	}
-	victim.await("never said")                     // all that it said is read
+	victim.await("never said")                     // reads all its output to the end
 	wantOnce(t, begins, applied(victim, other), 0) // the held batch was not applied
 	m.until("everything settled", (*toymaster.Master).Done)
 }
 
-// What lies in the socket when a trainer is killed was said: a stepped batch does
-// not come again.
+// Steps that lie unread in the socket when a trainer is killed count: these batches are not granted
+// again.
 func TestStepsSaidBeforeAKillCount(t *testing.T) {
 	m, begins := killSetup(t)
 	a := start(t, m, socketIn(t), nil)
@@ -69,12 +69,12 @@ func TestStepsSaidBeforeAKillCount(t *testing.T) {
 	if !other.await("done") {
 		t.Fatal("the other trainer did not finish")
 	}
-	victim.await("never said") // all that it said is read
+	victim.await("never said") // reads all its output to the end
 	wantOnce(t, begins, applied(victim, other), 0)
 }
 
-// Guarantee 6, shared: rows in the hands of a trainer that may still run are
-// never given to another; first its process is ended.
+// Guarantee 6, shared: rows in the hands of a trainer that may still run are never given to another.
+// Its process is ended first.
 func TestASharedTrainerThatLivesWithoutConnectionIsEndedFirst(t *testing.T) {
 	m, begins := killSetup(t)
 	a := start(t, m, socketIn(t), nil)
@@ -103,8 +103,8 @@ func TestEndWorkerEndsAProcessThatDoesNotListen(t *testing.T) {
 	})
 }
 
-// An agent that is started again on its socket is found by its living trainers,
-// which bring their leases and unanswered steps.
+// An agent is started again on its socket. Its living trainers find it, and bring their leases and
+// unanswered steps.
 func TestAnAgentStartedAgainIsFoundByItsLivingTrainers(t *testing.T) {
 	m, begins := killSetup(t)
 	socket := socketIn(t)
@@ -128,12 +128,12 @@ func TestAnAgentStartedAgainIsFoundByItsLivingTrainers(t *testing.T) {
 	m.until("everything settled", (*toymaster.Master).Done)
 	m.do(func(toy *toymaster.Master) {
 		if twice := toy.Overlap(); twice != "" {
-			t.Errorf("settled twice: %s", twice)
+			t.Errorf("these records were settled twice: %s", twice)
 		}
 	})
 }
 
-// kill -9 of the master: holders re-assert and go on.
+// The master is killed (kill -9). Holders assert their leases again and go on.
 func TestTrainersGoOnWhileTheMasterIsStartedAgain(t *testing.T) {
 	m, begins := killSetup(t)
 	a := start(t, m, socketIn(t), nil)
@@ -180,18 +180,18 @@ func TestTrainersGoOnWhileTheMasterIsStartedAgain(t *testing.T) {
 // Guarantee 6: at the TTL a shared job's trainers are ended by their agent.
 func TestWhenTrustEndsASharedTrainerIsEndedByItsAgent(t *testing.T) {
 	m, _ := killSetup(t)
-	m.do(func(toy *toymaster.Master) { toy.TTLMillis = 5000 }) // longer than a busy machine needs up to the hold
+	m.do(func(toy *toymaster.Master) { toy.TTLMillis = 5000 }) // the trainer must be holding before it passes, on a busy machine too
 	a := start(t, m, socketIn(t), nil)
 	victim := trainerProcess(t, a.socket, "HEADRACE_TEST_RANK=0", "HEADRACE_TEST_HOLD=3")
 	victim.await("holding")
 	m.stop()
 	victim.await("never said") // ends with the process
 	if err := victim.cmd.Wait(); err == nil {
-		t.Error("the trainer ended well")
+		t.Error("the trainer ended with status 0, want that its agent kills it")
 	}
 }
 
-// Steals cross deliveries at any moment; batches stay whole and records single.
+// Tails are stolen at any moment of a delivery. All batches stay whole, and each record comes once.
 func TestTailsStolenAtAnyMomentCostAndRepeatNothing(t *testing.T) {
 	m, begins := killSetup(t)
 	m.do(func(toy *toymaster.Master) { toy.Units = 20000 })
@@ -203,7 +203,7 @@ func TestTailsStolenAtAnyMomentCostAndRepeatNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	acks := -1
 	m.until("everything settled", func(toy *toymaster.Master) bool {
-		// As often as something was acked: more would leave nobody a batch.
+		// One steal for each ack. With more, no trainer would get a whole batch.
 		if n := toy.Leases(); n > 0 && len(toy.Acks) > acks {
 			acks = len(toy.Acks)
 			i := r.IntN(n)
@@ -218,7 +218,7 @@ func TestTailsStolenAtAnyMomentCostAndRepeatNothing(t *testing.T) {
 	wantOnce(t, begins, applied(one, two), 0)
 	m.do(func(toy *toymaster.Master) {
 		if twice := toy.Overlap(); twice != "" {
-			t.Errorf("settled twice: %s", twice)
+			t.Errorf("these records were settled twice: %s", twice)
 		}
 		t.Logf("%d steals answered", len(toy.Stolen))
 	})

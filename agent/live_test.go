@@ -24,8 +24,8 @@ type river struct {
 	sources.Source
 	mu      sync.Mutex
 	heads   []int64
-	grown   chan struct{} // closed and made anew with each record
-	readers int           // that wait at a head
+	grown   chan struct{} // closed and replaced when records are added
+	readers int           // readers that wait at a head
 }
 
 func newRiver(partitions int) *river {
@@ -186,7 +186,7 @@ func (d *drinker) has() (records, partitions int) {
 	defer d.mu.Unlock()
 	for at, times := range d.rows {
 		if times != 1 {
-			d.t.Errorf("record %v came %d times", at, times)
+			d.t.Errorf("record %v came %d times, want once", at, times)
 		}
 	}
 	return len(d.rows), len(d.parts)
@@ -206,13 +206,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-timeout:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("this did not happen in time: %s", what)
 		}
 	}
 }
 
-// A reader that waits at the head of one partition keeps no other one waiting, and
-// the end of a lease (here of 20 records) keeps none.
+// A reader that waits at the head of one partition does not keep the other partitions waiting. Neither
+// does the end of a lease, which has 20 records here.
 func TestOneTrainerReadsAllPartitionsOfALiveInputSideBySide(t *testing.T) {
 	r := newRiver(3)
 	m := live(t, r, "")
@@ -235,7 +235,7 @@ func TestALiveInputIsSharedWithWhoComesLaterAndEachRecordComesOnce(t *testing.T)
 	m := live(t, r, "")
 	first, second := r.agent(m, "one"), r.agent(m, "two")
 	a := drink(t, first.socket, 0)
-	eventually(t, "it leads in all partitions", func() bool { return r.waiting() == 4 })
+	eventually(t, "the first trainer has the leads of all partitions", func() bool { return r.waiting() == 4 })
 	b := drink(t, second.socket, 1)
 	made := 0
 	flow := func() {
@@ -262,7 +262,7 @@ func TestALiveInputIsSharedWithWhoComesLaterAndEachRecordComesOnce(t *testing.T)
 	a.leave()
 	for at := range a.rows {
 		if b.rows[at] != 0 {
-			t.Errorf("record %v came to both", at)
+			t.Errorf("record %v came to both trainers", at)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func TestWhoWaitsAtTheHeadReadsWhatOthersGaveBack(t *testing.T) {
 	s := must(other.open(1, frame.Open{Dataset: "river", Rows: 10, Track: true}))(t)
 	check(t, s.credit(1))
 	r.grow(0, 45)
-	must(s.receive())(t) // and it steps nothing
+	must(s.receive())(t) // this trainer steps nothing
 	d := drink(t, r.agent(m, "two").socket, 1)
 	eventually(t, "the rest", func() bool { n, _ := d.has(); return n >= 25 })
 	eventually(t, "a reader waits at the head", func() bool { return r.waiting() == 1 })
@@ -314,7 +314,7 @@ func TestAnAgentOfALiveInputStopsAtOnce(t *testing.T) {
 	began := time.Now()
 	check(t, node.stop())
 	if took := time.Since(began); took > time.Minute || r.waiting() != 0 {
-		t.Errorf("it took %v, and %d readers still wait", took, r.waiting())
+		t.Errorf("the agent took %v to stop, and %d readers still wait, want none", took, r.waiting())
 	}
 	<-d.ended
 	d.tr.drop()

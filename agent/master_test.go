@@ -33,15 +33,15 @@ type master struct {
 
 	mu      sync.Mutex
 	toy     *toymaster.Master
-	changed chan struct{} // closed and made anew after each message
+	changed chan struct{} // closed and replaced after each message
 	server  *grpc.Server
 	serving sync.WaitGroup
 	lost    []context.CancelFunc
-	asked   chan struct{} // Describe was, and does not answer
+	asked   chan struct{} // gets a value when a silent master is asked Describe
 	mute    bool
 }
 
-// longTTL is for sessions that a test does not mean to lose, on a busy machine either.
+// longTTL is for sessions that must not expire in a test, even on a busy machine.
 const longTTL = time.Minute
 
 // newMaster plans the files of a spec's YAML and serves.
@@ -98,7 +98,7 @@ func (m *master) stop() {
 	m.serving.Wait()
 }
 
-// restart is kill -9 and a start: everything that is not settled is forgotten.
+// restart kills the master and starts it again. It forgets everything that is not settled.
 func (m *master) restart() {
 	m.stop()
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *master) restart() {
 	m.serve(m.addr)
 }
 
-// do runs f with the toy, and wakes those who wait.
+// do runs f with the toy master, and wakes the calls of until.
 func (m *master) do(f func(*toymaster.Master)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *master) until(what string, f func(*toymaster.Master) bool) {
 		select {
 		case <-changed:
 		case <-deadline(m.t):
-			m.t.Fatalf("the master never saw: %s", what)
+			m.t.Fatalf("the master did not see this in time: %s", what)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (m *master) Session(stream grpc.BidiStreamingServer[pb.AgentMessage, pb.Mas
 			}
 			m.do(func(toy *toymaster.Master) { toy.Handle(s, msg) })
 		case <-ctx.Done():
-			// Recv ends when this call has returned.
+			// The goroutine in Recv ends only after this call has returned, so drain its messages.
 			go func() {
 				for range in {
 				}
@@ -220,7 +220,7 @@ func (m *master) cutStreams() {
 	}
 }
 
-// silent: it does not answer Describe.
+// silent makes the master answer no Describe, or answer again.
 func (m *master) silent(mute bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,8 +18,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A frame takes memory for the rows that it has, not for the largest possible frame. So a trainer
-// with small batches costs its node little memory.
+// A frame takes memory for its own rows, not for the largest possible frame. So a trainer with small
+// batches costs its node little memory.
 func TestSmallFramesTakeLittleMemory(t *testing.T) {
 	root, _ := input(t, 30000, 30000)
 	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, time.Minute)

@@ -19,8 +19,9 @@ import (
 
 const older = "../internal/store/testdata/older/"
 
-// moved reads the files of an old state where they are today. The state names their folder and
-// inodes of the day on which it was written, so each segment is opened by today's locator.
+// moved reads the files of an old state in their present place. The locators in the state have the
+// folder and the inodes of the day on which it was written, so each segment is opened by a new
+// locator.
 type moved struct {
 	sources.Source
 	locators map[int64][]byte
@@ -71,14 +72,14 @@ func oldInput(t *testing.T, folder string) (lines [][2]int64) {
 	return lines
 }
 
-// A state folder that older code left is opened by today's: its dataset, progress and checkpoints
-// are there, and a trainer gets the records that are not in the model, each once.
+// The present code opens a state folder that older code wrote. Its dataset, progress and checkpoints
+// are there, and a trainer gets each record that is not in the model once.
 func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		model  string
-		acked  int     // lines, when it was left
-		steps  []int64 // of its checkpoints
-		inside int     // lines in the model that is trained on
+		acked  int     // lines that were acked in the old state
+		steps  []int64 // the steps of its checkpoints
+		inside int     // lines in the model with which the job goes on
 	}{
 		{"shared", 2500, nil, 2500},
 		{"replicated", 2500, []int64{10, 20}, 2000},
@@ -86,7 +87,7 @@ func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 		t.Run(c.model, func(t *testing.T) {
 			folder := t.TempDir()
 			lines := oldInput(t, folder)
-			m := &wholeMaster{t: t, job: "default", model: c.model, state: filepath.Join(t.TempDir(), "state"), node: "vm", // as then: the master waits for nobody else
+			m := &wholeMaster{t: t, job: "default", model: c.model, state: filepath.Join(t.TempDir(), "state"), node: "vm", // the old agent's name, so the master waits for no other agent
 				source: func(_ context.Context, spec *dataset.Spec, known []sources.Segment) (sources.Source, error) {
 					return openMoved(t, folder, spec, known)
 				}}
@@ -95,7 +96,7 @@ func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 			m.begin()
 			d := m.until("it is listed", func(d *pb.Dataset) bool { return d.Counts.Listed > 80_000 })
 			if want := lines[c.acked][1]; d.Name != "clicks" || d.State != "running" || d.Counts.Acked != want || d.Counts.Settled != want {
-				t.Errorf("%s, which is %s, has %v, and %d bytes were acked", d.Name, d.State, d.Counts, want)
+				t.Errorf("dataset %s is %s with the counts %v, want clicks, running, %d bytes acked", d.Name, d.State, d.Counts, want)
 			}
 			m.hasCuts(t, c.steps)
 
@@ -107,11 +108,11 @@ func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 			r.read(t, frame.Open{Dataset: "clicks", Rows: 100, Track: true})
 			<-r.ended
 			if n := r.has(t); n != len(lines)-c.inside {
-				t.Errorf("%d lines came, %d are not in the model", n, len(lines)-c.inside)
+				t.Errorf("%d lines came, want the %d that are not in the model", n, len(lines)-c.inside)
 			}
 			for at := range r.times {
 				if first := lines[c.inside]; at[1] == first[0] && at[2] < first[1] {
-					t.Errorf("the line at offset %d came, and is in the model", at[2])
+					t.Errorf("the line at offset %d came, but is in the model", at[2])
 				}
 			}
 			m.until("the end", func(d *pb.Dataset) bool { return d.State == "done" && d.Counts.Acked == d.Counts.Listed })
@@ -120,7 +121,7 @@ func TestAJobOfAnOlderFolderGoesOn(t *testing.T) {
 	}
 }
 
-// hasCuts wants bound cuts of these steps.
+// hasCuts checks that the master has bound cuts of exactly these steps.
 func (m *wholeMaster) hasCuts(t *testing.T, steps []int64) {
 	t.Helper()
 	conn := m.conn()
@@ -135,7 +136,7 @@ func (m *wholeMaster) hasCuts(t *testing.T, steps []int64) {
 	}
 	for _, step := range steps {
 		if k := found[step]; k == nil || k.State != "bound" || k.Records.Rows != 100*step || !strings.HasSuffix(k.Path, "headrace-manifest.json") {
-			t.Errorf("the cut of step %d is %v", step, k)
+			t.Errorf("the cut of step %d is %v, want it bound with %d records", step, k, 100*step)
 		}
 	}
 }
@@ -157,7 +158,7 @@ func (r *rollReader) restore(t *testing.T, path string) {
 			return
 		}
 		if got.Code != frame.AnswerAgain || time.Now().After(end) { // a new master waits for its agents first
-			t.Fatalf("%+v", got)
+			t.Fatalf("the restore of %s was answered %+v", path, got)
 		}
 	}
 }

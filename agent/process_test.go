@@ -16,14 +16,14 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// runTrainer is a trainer process: it steps batch after batch, and says on
-// stdout what it applied. It comes back to an agent that was started again.
+// runTrainer is the main function of a trainer process. It steps batch after batch and prints the
+// records that it applied. If its agent is started again, it joins the new one. Its settings:
 //
 //	HEADRACE_TEST_TRAINER  socket
 //	HEADRACE_TEST_RANK     rank
 //	HEADRACE_TEST_HOLD     n: after n batches take one more and wait for stdin
-//	HEADRACE_TEST_SPURT    n: take n batches, step each of them in one write, and be killed
-//	HEADRACE_TEST_DROP     close the control connection when told to, and live on
+//	HEADRACE_TEST_SPURT    n: take n batches, send all their steps in one write, and kill itself
+//	HEADRACE_TEST_ATTACH   an incarnation: only try to attach a data connection, as a forked child
 func runTrainer() int {
 	rank, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_RANK"))
 	holdAfter, _ := strconv.Atoi(os.Getenv("HEADRACE_TEST_HOLD"))
@@ -95,7 +95,7 @@ func runTrainer() int {
 	return 0
 }
 
-// spurt ends with the process: its last words and its end come at once.
+// spurt kills its own process right after it has sent its steps, so both reach the agent together.
 func spurt(socket string, open frame.Open, n int) error {
 	t, err := hello(socket, frame.Hello{})
 	if err != nil {
@@ -135,12 +135,12 @@ func report(err error) int {
 	return 1
 }
 
-// comeBack finds the agent that listens on the socket now and brings it what is
-// in hand, as the Python client does.
+// comeBack connects to the agent that listens on the socket now, and tells it the batches in hand, as
+// the Python client does.
 func comeBack(t *trainer, s *stream, open frame.Open) (*trainer, *stream, error) {
 	_ = s.data.Close()
 	t.drop()
-	// What was answered before the break still counts.
+	// Answers from before the break still count.
 	for len(s.sent) > 0 && s.sent[0].number <= t.through() {
 		s.sent = s.sent[1:]
 	}
@@ -170,7 +170,7 @@ func comeBack(t *trainer, s *stream, open frame.Open) (*trainer, *stream, error)
 	}
 }
 
-// through is the last ACKED that lies unread.
+// through returns the batch number of the last unread ACKED.
 func (t *trainer) through() (n uint32) {
 	for m := range t.in {
 		var a frame.Acked
@@ -246,7 +246,7 @@ func (c *child) say(line string) {
 	check(c.t, err)
 }
 
-// await skips to a line that begins with want; false: the process has ended first.
+// await skips lines until one begins with want. It returns false if the process ends first.
 func (c *child) await(want string) bool {
 	c.t.Helper()
 	after := deadline(c.t)
@@ -260,16 +260,16 @@ func (c *child) await(want string) bool {
 				return true
 			}
 			if strings.HasPrefix(line, "error") {
-				c.t.Errorf("a trainer said: %s", line)
+				c.t.Errorf("a trainer process failed: %s", line)
 				return false
 			}
 		case <-after:
-			c.t.Fatalf("the trainer never said %q", want)
+			c.t.Fatalf("the trainer did not print %q in time", want)
 		}
 	}
 }
 
-// applied merges what trainers say they applied.
+// applied counts, for each record, how often the trainers have applied it.
 func applied(children ...*child) map[[2]int64]int {
 	all := map[[2]int64]int{}
 	for _, c := range children {

@@ -24,8 +24,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// realMaster is the shard service as a master runs it, over a store that
-// survives its lives.
+// realMaster is the shard service as a master runs it. Its store survives a restart.
 type realMaster struct {
 	t     *testing.T
 	store *memstore.Store
@@ -81,7 +80,7 @@ func (m *realMaster) start() {
 	})
 }
 
-// restart ends the master between two commits and starts it on what it stored.
+// restart ends the master between two commits and starts it again from its store.
 func (m *realMaster) restart() {
 	m.t.Helper()
 	m.stop()
@@ -107,8 +106,8 @@ func (m *realMaster) agent(name, socket string) *running {
 const leased = lines + `lease: {initial: 2KiB, min: 512, max: 64KiB, target: 100ms}
 `
 
-// untilGone waits until the master has let go of a rank: acks that its agent
-// sent before are durable then.
+// untilGone waits until the master has no process of a rank any more. Acks that its agent sent before
+// are durable then.
 func (m *realMaster) untilGone(rank uint32) {
 	m.t.Helper()
 	conn := m.conn()
@@ -124,15 +123,14 @@ func (m *realMaster) untilGone(rank uint32) {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			m.t.Fatalf("rank %d is still known", rank)
+			m.t.Fatalf("the master still has a process of rank %d", rank)
 		}
 	}
 }
 
-// Guarantees 1, 2, 3 and 6 together: a trainer, then its agent and then the
-// master are ended, and every record gets into the model once. (A trainer that
-// ends together with its agent may have said steps that nobody can bring again:
-// docs/GUARANTEES.md, 5; internal/proof/chaos counts them.)
+// Guarantees 1, 2, 3 and 6 together: a trainer is ended, then its agent, then the master. Every record
+// gets into the model once. (If a trainer ended together with its agent, steps that it had reported
+// could be lost: docs/GUARANTEES.md, 5; internal/proof/chaos counts them.)
 func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 	root, begins := input(t, 30000, 7000)
 	m := newRealMaster(t, "shared", fmt.Sprintf(leased, root), root, longTTL)
@@ -166,7 +164,7 @@ func TestEveryRecordIsAppliedWhoeverIsKilled(t *testing.T) {
 			t.Fatalf("%s did not finish", name)
 		}
 	}
-	killed.await("never said") // all that it said is read
+	killed.await("never said") // reads all its output to the end
 	wantOnce(t, begins, applied(stays, killed, other, again), 0)
 }
 
@@ -210,8 +208,8 @@ func TestAPrivateJobsTrainerGoesOnThroughARestartOfTheMaster(t *testing.T) {
 	tr.bye()
 }
 
-// A lease keeps its token over restarts of the master. So a trainer's batches stay its own by the
-// tokens in their frames, however often the master and then the agent were started again.
+// A lease keeps its token when the master restarts. So the tokens in a trainer's frames prove that the
+// batches are its own, however often the master and then the agent were started again.
 func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 	for restarts := 1; restarts <= 2; restarts++ {
 		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
@@ -238,13 +236,13 @@ func TestATrainersRowsAreItsOwnByTokensOfTermsAgo(t *testing.T) {
 				check(t, s.credit(3))
 				for range 3 {
 					if b := must(s.next(took))(t); b.spans[0].Term != 1 {
-						t.Fatalf("batch %d names the lease by %+v", b.number, b.spans[0])
+						t.Fatalf("batch %d names its lease by %+v, want a token of term 1", b.number, b.spans[0])
 					}
 					took++
 				}
 				step()
 				took--
-				check(t, s.acked(s.through)) // so the agent is back at the master, with the lease
+				check(t, s.acked(s.through)) // an answer shows that the agent is back at the master with the lease
 			}
 			check(t, a.stop())
 			m.agent("node", socket)

@@ -18,15 +18,15 @@ import (
 	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
-// wantError checks code and words of what the agent said.
+// wantError checks the code and words of an ERROR of the agent.
 func wantError(t *testing.T, err error, code string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*frame.Error](err)
 	if !ok {
-		t.Fatalf("%v is no ERROR of the agent", err)
+		t.Fatalf("got %v, want an ERROR of the agent", err)
 	}
 	if e.Code != code {
-		t.Errorf("code %q, not %q: %v", e.Code, code, e)
+		t.Errorf("the ERROR has the code %q, want %q: %v", e.Code, code, e)
 	}
 	for _, w := range words {
 		if !strings.Contains(e.Error(), w) {
@@ -87,10 +87,10 @@ func TestAnUnknownMessageEndsTheConnection(t *testing.T) {
 		check(t, err)
 		e := must(frame.Decode[frame.Error](h.Type, payload))(t)
 		if h.Type != frame.TypeError || e.Code != frame.CodeProtocol {
-			t.Errorf("%s %+v", h.Type, e)
+			t.Errorf("the agent answered %s %+v", h.Type, e)
 		}
 		if _, _, err := frame.ReadControl(c, &buf); err == nil {
-			t.Error("the connection goes on")
+			t.Error("the connection is still open")
 		}
 		check(t, c.Close())
 	}
@@ -119,13 +119,13 @@ func TestAttachNeedsAHelloOfThisProcess(t *testing.T) {
 	_, err = other.receive()
 	wantError(t, err, frame.CodeRefused, "stream 2 is not open")
 
-	// A forked child has our incarnation and another pid.
+	// A forked child has the incarnation of its parent, but another pid.
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HEADRACE_TEST_TRAINER="+a.socket, "HEADRACE_TEST_ATTACH="+tr.hello.Incarnation.String())
 	out, err := cmd.Output()
 	check(t, err)
 	if !strings.Contains(string(out), "a fork cannot share it") || !strings.Contains(string(out), "num_workers=0") {
-		t.Errorf("a fork was told %q", out)
+		t.Errorf("a forked child was told %q", out)
 	}
 }
 
@@ -174,11 +174,11 @@ func TestASocketThatADeadAgentHasLeftIsTakenOver(t *testing.T) {
 	a := start(t, m, path, nil)
 	info := must(os.Stat(path))(t)
 	if info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v", info.Mode())
+		t.Errorf("the socket has mode %v", info.Mode())
 	}
 	check(t, a.stop())
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is left: %v", err)
+		t.Errorf("the stopped agent has left its socket: %v", err)
 	}
 }
 
@@ -194,11 +194,11 @@ func TestWhatIsNoSocketOrNotOursIsLeftAlone(t *testing.T) {
 	for path, want := range map[string]string{file: "not a socket", filepath.Join(open, "a.sock"): "can be written by others"} {
 		a := must(agent.New(agent.Config{Conn: conn, Socket: path, Open: m.open}))(t)
 		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("an agent on %s ended with %v, want %q", path, err, want)
 		}
 	}
 	if text := must(os.ReadFile(file))(t); string(text) != "precious" {
-		t.Error("the file was touched")
+		t.Error("the file was changed or removed")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestARecordThatCannotBeDecodedStopsTheDatasetNamingFilePositionAndColumn(t 
 	tr := must(hello(a.socket, frame.Hello{}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 1, Track: true}))(t)
 	check(t, s.credit(10))
-	_, err := tr.expect(frame.TypeFenced) // the ERROR comes instead
+	_, err := tr.expect(frame.TypeFenced) // expect returns the ERROR that comes instead
 	wantError(t, err, frame.CodeFailed, "bad.tsv", "offset 8", "id", "three")
 	m.until("a permanent failure", func(toy *toymaster.Master) bool {
 		return len(toy.Fails) == 1 && toy.Fails[0].Permanent && toy.Fails[0].Kind == "decode" && toy.Fails[0].At == 8

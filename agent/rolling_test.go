@@ -38,7 +38,7 @@ type wholeMaster struct {
 	job, model string
 	state      string
 	addr       string
-	node       string // name of the agent; "": node
+	node       string // name of the agent; "" means "node"
 	source     realmaster.Opener
 	stop       func()
 }
@@ -91,7 +91,7 @@ func (m *wholeMaster) datasets(do func(pb.DatasetsClient) error) {
 	check(m.t, do(pb.NewDatasetsClient(conn)))
 }
 
-// until asks for the dataset until ok says so.
+// until asks for the dataset until ok returns true.
 func (m *wholeMaster) until(what string, ok func(*pb.Dataset) bool) *pb.Dataset {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
@@ -111,7 +111,7 @@ func (m *wholeMaster) until(what string, ok func(*pb.Dataset) bool) *pb.Dataset 
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			m.t.Fatalf("never: %s; it is %v, %s", what, d.Counts, d.Reason)
+			m.t.Fatalf("this did not happen in time: %s; the dataset has %v, reason %q", what, d.Counts, d.Reason)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (r *rollReader) has(t *testing.T) int {
 	defer r.mu.Unlock()
 	for at, n := range r.times {
 		if n != 1 {
-			t.Errorf("record %v came %d times", at, n)
+			t.Errorf("record %v came %d times, want once", at, n)
 		}
 	}
 	return len(r.times)
@@ -192,7 +192,7 @@ func (r *rollReader) until(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(patience); r.has(t) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d records of %d came", r.has(t), n)
+			t.Fatalf("only %d of %d records came in time", r.has(t), n)
 		}
 	}
 	if got := r.has(t); got != n {
@@ -206,9 +206,8 @@ func appendTo(l *memsource.Log, partition, n int) {
 	}
 }
 
-// Many segments are there before anybody reads; more roll over while records are read,
-// and while the master is down. Each record comes once, the source is told what it must
-// keep, and it may trim the rest.
+// There are many segments before anybody reads. More roll over while records are read, and while the
+// master is down. Each record comes once. The source is told what it must keep, and may trim the rest.
 func TestALiveSourceWhoseSegmentsRollOverIsFollowed(t *testing.T) {
 	log := memsource.NewLog("follow", 3)
 	total := 0
@@ -227,7 +226,7 @@ func TestALiveSourceWhoseSegmentsRollOverIsFollowed(t *testing.T) {
 	a := m.agent(t)
 	r := readAll(t, a.socket)
 	r.until(t, total)
-	for i := range 30 { // the reader waits in a lease that ends ahead of head, and the segment is sealed under it
+	for i := range 30 { // each time the reader waits in a lead, and the segment is sealed before the lead's end
 		appendTo(log, i%3, 5)
 		total += 5
 		if i%2 == 0 {
@@ -258,13 +257,13 @@ func TestALiveSourceWhoseSegmentsRollOverIsFollowed(t *testing.T) {
 	})
 
 	if !log.Begun(late) {
-		t.Error("a partition that joined later is not kept")
+		t.Error("the source was not told to keep a partition that joined later")
 	}
 	trimmed := 0
 	for end := time.Now().Add(patience); trimmed == 0; time.Sleep(5 * time.Millisecond) {
 		if trimmed = log.Trim(0, 2); time.Now().After(end) {
 			at, _ := log.Kept("memory:follow/a")
-			t.Fatalf("nothing may be trimmed: it keeps from %+v on", at)
+			t.Fatalf("the source may trim nothing; it must keep everything from %+v on", at)
 		}
 	}
 	appendTo(log, 0, 8)
@@ -272,23 +271,23 @@ func TestALiveSourceWhoseSegmentsRollOverIsFollowed(t *testing.T) {
 	appendTo(log, 0, 8)
 	r.until(t, total+16)
 	if d := m.until("it runs", func(d *pb.Dataset) bool { return d.State == "running" }); d.Counts.Excluded != 0 {
-		t.Errorf("%d were excluded: %v", d.Counts.Excluded, d)
+		t.Errorf("%d bytes were excluded, want none: %v", d.Counts.Excluded, d)
 	}
 	r.leave()
 	m.datasets(func(c pb.DatasetsClient) error {
 		reply, err := c.Delete(t.Context(), &pb.DeleteRequest{Name: "rolling"})
 		if reply.GetAtSource() == "" {
-			t.Error("it was not said what is removed at the source")
+			t.Error("the answer to Delete does not say what is removed at the source")
 		}
 		return err
 	})
 	if _, kept := log.Kept(late); kept || log.Begun(late) {
-		t.Error("the source still keeps what a deleted dataset needed")
+		t.Error("the source still keeps records for a deleted dataset")
 	}
 }
 
-// Whole segments that are trimmed before they are read are excluded one by one, exactly,
-// and the rest is read once.
+// Whole segments that are trimmed before they are read are excluded, each with its exact range. All
+// other records are read once.
 func TestWholeSegmentsThatAreLostAreExcludedExactly(t *testing.T) {
 	log := memsource.NewLog("lose", 1)
 	appendTo(log, 0, 10)
@@ -307,12 +306,12 @@ func TestWholeSegmentsThatAreLostAreExcludedExactly(t *testing.T) {
 		appendTo(log, 0, 10)
 	}
 	m.until("all of it is listed", func(d *pb.Dataset) bool { return d.Counts.Listed == 60*4 })
-	log.Lose(0, 3) // the one that was read, and two
+	log.Lose(0, 3) // the segment that was read, and two that were not
 	m.until("the loss is told", func(d *pb.Dataset) bool { return d.Counts.Excluded == 2*40 })
 	r = readAll(t, a.socket)
 	r.until(t, 30)
 	if d := m.until("all is acked", func(d *pb.Dataset) bool { return d.Counts.Acked == 40*4 }); d.State != "running" || d.Counts.Excluded != 2*40 {
-		t.Errorf("%v", d)
+		t.Errorf("the dataset is %v, want running with 80 bytes excluded", d)
 	}
 	r.leave()
 }

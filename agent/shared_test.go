@@ -17,7 +17,7 @@ import (
 // shared is what a trainer knows of the regions of its data connection.
 type shared struct {
 	regions map[uint32][]byte
-	keep    bool // releases nothing but new regions
+	keep    bool // release a region only when it is new, and never again
 	held    []frame.Use
 	lent    int // frames that came in shared memory
 }
@@ -29,8 +29,7 @@ func (sh *shared) drop() {
 	sh.regions, sh.held = map[uint32][]byte{}, nil
 }
 
-// receiveShared takes a message about shared memory, and what follows it if it is no
-// frame yet.
+// receiveShared handles a message about shared memory and those after it, until one brings a frame.
 func (s *stream) receiveShared(h frame.Header) (*frame.Frame, error) {
 	sh := &s.shared
 	switch h.Type {
@@ -62,11 +61,11 @@ func (s *stream) receiveShared(h frame.Header) (*frame.Frame, error) {
 		if sh.keep {
 			sh.held = append(sh.held, use)
 		} else {
-			// The agent may fill a region once we have released it. So we spoil its bytes before.
+			// The agent may fill a region once it was released. Overwrite its bytes before, so a later use would be seen.
 			for i := range memory {
 				memory[i] = 0xA5
 			}
-			// Twice, as after an interrupt, and once for a use that is long over.
+			// Release it twice, as after an interrupt, and once for a use that is long over.
 			if err := s.tell(frame.TypeRelease, use, use, frame.Use{Region: use.Region, Count: use.Count - 1}); err != nil {
 				return nil, err
 			}
@@ -111,7 +110,7 @@ func region(c *net.UnixConn) ([]byte, error) {
 	return unix.Mmap(fds[0], 0, int(binary.LittleEndian.Uint64(size[:])), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// mappedRegions counts those that this process, agent and trainer in one, has mapped.
+// mappedRegions counts the mapped regions of this process, which is agent and trainer in one.
 func mappedRegions(t *testing.T) int {
 	t.Helper()
 	maps := must(os.ReadFile("/proc/self/maps"))(t)
@@ -130,7 +129,7 @@ func sharedStream(t *testing.T, n, rows int, credit uint32) (*running, *trainer,
 }
 
 func TestFramesComeInSharedMemoryAndItsEndIsTheirConnections(t *testing.T) {
-	before := mappedRegions(t) // by tests whose trainers have ended without a word
+	before := mappedRegions(t) // left by earlier tests, whose trainers did not unmap them
 	_, tr, s, begins := sharedStream(t, 20_000, 10, 4)
 	seen := map[int]int{}
 	drainStream(t, s, 10, begins, seen)
@@ -140,7 +139,7 @@ func TestFramesComeInSharedMemoryAndItsEndIsTheirConnections(t *testing.T) {
 		}
 	}
 	if s.shared.lent == 0 || mappedRegions(t) <= before {
-		t.Errorf("%d frames came in shared memory, in %d mappings", s.shared.lent, mappedRegions(t))
+		t.Errorf("%d frames came in shared memory, in %d mappings; %d mappings were there before", s.shared.lent, mappedRegions(t), before)
 	}
 	check(t, s.acked(s.through))
 	s.close()
@@ -148,7 +147,7 @@ func TestFramesComeInSharedMemoryAndItsEndIsTheirConnections(t *testing.T) {
 	eventually(t, "the agent keeps no region of a connection that has ended", func() bool { return mappedRegions(t) <= before })
 }
 
-// What it keeps is not filled again, and the rest comes over the socket.
+// A region that the trainer does not release is not filled again. Further frames come over the socket.
 func TestATrainerThatReleasesNothingGetsItsFramesOverTheSocket(t *testing.T) {
 	_, tr, s, begins := sharedStream(t, 40_000, 100, 64)
 	s.shared.keep = true
@@ -177,13 +176,13 @@ func TestATrainerThatReleasesNothingGetsItsFramesOverTheSocket(t *testing.T) {
 	}
 	for u, was := range copies {
 		if !bytes.Equal(was, s.shared.regions[u.Region]) {
-			t.Errorf("region %d was filled while its trainer had it", u.Region)
+			t.Errorf("region %d was filled again before the trainer released it", u.Region)
 		}
 	}
 	s.shared.keep = false
 	drainStream(t, s, 100, begins, seen)
 	if len(seen) != 40_000 {
-		t.Errorf("%d records came", len(seen))
+		t.Errorf("%d of 40000 records came", len(seen))
 	}
 	s.close()
 	tr.bye()
@@ -206,7 +205,7 @@ func TestForgottenRegionsAreGivenUpAndMadeAnew(t *testing.T) {
 		check(t, s.credit(1))
 	}
 	if forgotten < 2 {
-		t.Errorf("%d regions were forgotten", forgotten)
+		t.Errorf("%d regions were forgotten, want at least 2", forgotten)
 	}
 	s.shared.keep = false
 	drainStream(t, s, 10, begins, map[int]int{})
@@ -216,7 +215,7 @@ func TestForgottenRegionsAreGivenUpAndMadeAnew(t *testing.T) {
 
 func TestAReleaseOfWhatNobodyHasEndsTheConnection(t *testing.T) {
 	for name, tell := range map[string]func(*stream) error{
-		"a region that there never was": func(s *stream) error { return s.tell(frame.TypeRelease, frame.Use{Region: 1 << 30}) },
+		"a region that never existed": func(s *stream) error { return s.tell(frame.TypeRelease, frame.Use{Region: 1 << 30}) },
 		"half a use": func(s *stream) error {
 			b := [frame.HeaderSize + 4]byte{}
 			frame.Header{Type: frame.TypeRelease, Stream: s.number, Length: 4}.Put((*[frame.HeaderSize]byte)(b[:]))
@@ -234,7 +233,7 @@ func TestAReleaseOfWhatNobodyHasEndsTheConnection(t *testing.T) {
 			}
 			m := must(tr.expect(frame.TypeError))(t)
 			if !strings.Contains(string(m.payload), `"protocol"`) {
-				t.Errorf("%s", m.payload)
+				t.Errorf("the agent answered %s", m.payload)
 			}
 			tr.drop()
 			s.shared.drop()

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// Trainers look for an agent that has stopped until the TTL. It tells none of them
-// that something has failed, whatever it was asked just before.
+// If an agent stops, its trainers look for the next one until the TTL has passed. So a stopping agent
+// must not tell a trainer that a request has failed, whatever the request was.
 func TestAnAgentThatStopsRefusesNobody(t *testing.T) {
 	open := frame.Open{Dataset: "lines", Rows: 10, Track: true, Ack: frame.AckStep}
 	for name, ask := range map[string]func(*trainer, *stream) error{
@@ -37,7 +37,7 @@ func TestAnAgentThatStopsRefusesNobody(t *testing.T) {
 			select {
 			case <-m.asked:
 			case <-deadline(t):
-				t.Fatal("the master is not asked")
+				t.Fatal("the agent did not ask the master in time")
 			}
 			check(t, a.stop())
 			if err := <-answer; !errors.Is(err, io.ErrUnexpectedEOF) {

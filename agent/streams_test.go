@@ -11,8 +11,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
-// Design, How a record flows 3: buffered rows that are not delivered are given up to a steal;
-// delivered rows never are.
+// A steal gets rows that lie in the agent and are not delivered. It never gets delivered rows.
 func TestABufferedTailCanBeStolenAndADeliveredOneNot(t *testing.T) {
 	root, begins := input(t, 1000, 1000)
 	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)
@@ -27,7 +26,7 @@ func TestABufferedTailCanBeStolenAndADeliveredOneNot(t *testing.T) {
 	m.until("the answer", func(toy *toymaster.Master) bool { return len(toy.Stolen) == 1 })
 	m.do(func(toy *toymaster.Master) {
 		if got := toy.Stolen[0]; got.Refused || got.At != delivered {
-			t.Errorf("answered %v, delivered up to %d", got, delivered)
+			t.Errorf("the steal was answered %v, want the end of the delivered rows, %d", got, delivered)
 		}
 	})
 	fast := must(hello(a.socket, frame.Hello{Rank: 1, WorldSize: 2}))(t)
@@ -54,12 +53,12 @@ func TestABufferedTailCanBeStolenAndADeliveredOneNot(t *testing.T) {
 
 // Guarantee 9: a slow trainer slows nobody else.
 func TestATrainerThatTakesNothingSlowsNobody(t *testing.T) {
-	root, begins := input(t, 20_000, 5000) // more than its credit
+	root, begins := input(t, 20_000, 5000) // more rows than the idle trainer's credit
 	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)
 	a := start(t, m, socketIn(t), nil)
 	idle := must(hello(a.socket, frame.Hello{Rank: 0, WorldSize: 2}))(t)
 	s := must(idle.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
-	check(t, s.credit(1000)) // and never reads
+	check(t, s.credit(1000)) // this trainer never reads
 	m.until("its lease", func(toy *toymaster.Master) bool { return toy.Leases() > 0 })
 	busy := must(hello(a.socket, frame.Hello{Rank: 1, WorldSize: 2}))(t)
 	b := must(busy.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
@@ -89,11 +88,11 @@ func TestMaxWaitShortensABatchButNeverEmptiesIt(t *testing.T) {
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 1000, Track: true, MaxWaitMS: &wait}))(t)
 	other := must(tr.open(2, frame.Open{Dataset: "lines", Rows: 3, Track: true}))(t)
 	check(t, other.credit(1))
-	must(other.next(0))(t) // holds records: the input is not drained
+	must(other.next(0))(t) // this stream has unstepped records, so the input is not drained
 	check(t, s.credit(10))
 	b := must(s.next(0))(t)
 	if n := len(b.offsets); n == 0 || n >= 1000 {
-		t.Errorf("%d rows", n)
+		t.Errorf("the batch that max_wait ended has %d rows, want 1 to 999", n)
 	}
 	s.close()
 	other.close()
@@ -116,13 +115,13 @@ func TestAnUntrackedStreamIsAckedAsItIsSent(t *testing.T) {
 		s.batches = s.batches[1:]
 	}
 	if seen != len(begins) {
-		t.Errorf("%d of %d records", seen, len(begins))
+		t.Errorf("%d of %d records came", seen, len(begins))
 	}
 	m.until("everything settled", (*toymaster.Master).Done)
 	m.do(func(toy *toymaster.Master) {
 		for _, k := range toy.Acks {
 			if k.Step != 0 {
-				t.Errorf("ack with step %d", k.Step)
+				t.Errorf("an untracked stream was acked with step %d, want 0", k.Step)
 			}
 		}
 	})
@@ -136,7 +135,7 @@ func TestARefusedAckFencesTheTrainer(t *testing.T) {
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
 	check(t, s.credit(2))
 	must(s.next(0))(t)
-	// A master that lost its memory without the agent's noticing.
+	// The master loses its leases, and the agent does not notice.
 	m.do(func(toy *toymaster.Master) {
 		sessions := toy.Detach()
 		toy.Restart()
@@ -157,13 +156,13 @@ func TestAFenceReachesTheTrainer(t *testing.T) {
 	})
 	msg := must(tr.expect(frame.TypeFenced))(t)
 	if f := must(frame.Decode[frame.Fenced](msg.Type, msg.payload))(t); f.Reason != "generation 1 has ended" {
-		t.Errorf("%+v", f)
+		t.Errorf("the trainer was told %+v, want the reason of the fence", f)
 	}
 	tr.bye()
 }
 
-// Guarantee 6, the other kinds: at the TTL yields stop, nobody is killed, and the
-// trainer goes on once its leases are re-asserted.
+// Guarantee 6, private: at the TTL yields stop, nobody is killed, and the trainer goes on after its
+// leases were asserted again.
 func TestWhenTrustEndsAPrivateTrainerWaitsAndGoesOn(t *testing.T) {
 	root, begins := input(t, 400, 400)
 	m := newMaster(t, "private", fmt.Sprintf(lines, root), root)
@@ -182,7 +181,7 @@ func TestWhenTrustEndsAPrivateTrainerWaitsAndGoesOn(t *testing.T) {
 	check(t, s.credit(1))
 	check(t, s.data.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	if _, err := s.next(1); err == nil {
-		t.Fatal("a batch was yielded without trust")
+		t.Fatal("a batch was sent after the session was over")
 	}
 	check(t, s.data.SetReadDeadline(time.Now().Add(patience)))
 	m.restart()

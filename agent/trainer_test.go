@@ -18,7 +18,7 @@ import (
 // trainer is a client of the trainer socket in Go. It fails by error, so that it
 // runs in a test as well as in a process of its own.
 type trainer struct {
-	streams  []*stream // all, since the collector closes the socket of one that nobody can reach
+	streams  []*stream // all of them: the garbage collector would close the socket of an unreachable one
 	hello    frame.Hello
 	socket   string
 	unshared bool // frames come over the socket
@@ -40,13 +40,13 @@ type stream struct {
 	layout  *frame.Layout
 	data    *net.UnixConn
 	through uint32
-	batches []batch // received and not stepped
-	sent    []batch // stepped and not acked
+	batches []batch // received, not stepped
+	sent    []batch // stepped, not acked
 	buf     []byte
 	shared  shared
 }
 
-// batch is what a test looks at: where each row begins, and which lease it belongs to.
+// batch has where each row begins, and the lease to which it belongs.
 type batch struct {
 	number  uint32
 	offsets []int64
@@ -65,7 +65,7 @@ func dial(socket string) (*net.UnixConn, error) {
 	return c, err
 }
 
-// say HELLO and wait for the answer; an ERROR is a *frame.Error.
+// hello sends HELLO and waits for the answer. It returns an ERROR as a *frame.Error.
 func hello(socket string, h frame.Hello) (*trainer, error) {
 	if h.Incarnation == 0 {
 		h.Incarnation = frame.Incarnation(rand.Uint64())
@@ -103,7 +103,7 @@ func (t *trainer) read() {
 	}
 }
 
-// expect skips to a message of a type; an ERROR on the way is the error.
+// expect skips messages until one has the wanted type. It returns an ERROR on the way as its error.
 func (t *trainer) expect(want frame.Type) (message, error) {
 	after := time.After(patience)
 	for {
@@ -122,7 +122,7 @@ func (t *trainer) expect(want frame.Type) (message, error) {
 				return m, e
 			}
 		case <-after:
-			return message{}, fmt.Errorf("no %s came", want)
+			return message{}, fmt.Errorf("no %s came in time", want)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (s *stream) took(h frame.Header) (*frame.Frame, error) {
 		return nil, err
 	}
 	if int(h.Number) != f.Batches {
-		return nil, fmt.Errorf("header says %d batches, frame %d", h.Number, f.Batches)
+		return nil, fmt.Errorf("the header says %d batches, the frame has %d", h.Number, f.Batches)
 	}
 	s.batches = append(s.batches, batchesOf(f)...)
 	return f, nil
@@ -257,7 +257,7 @@ func batchesOf(f *frame.Frame) (out []batch) {
 	return out
 }
 
-// next gives the oldest batch that was not stepped, n-th from the front.
+// next returns the n-th batch of those that are not stepped, from 0, the oldest first.
 func (s *stream) next(n int) (*batch, error) {
 	for len(s.batches) <= n {
 		if _, err := s.receive(); err != nil {
@@ -279,7 +279,7 @@ func (s *stream) step(step int64, n int) error {
 
 // acked waits until so many batches are durable.
 func (s *stream) acked(through uint32) error {
-	// A trainer that came too late for any batch waits for no answer.
+	// A trainer that got no batch waits for no answer.
 	for s.through-uint32(len(s.sent)) < through {
 		m, err := s.t.expect(frame.TypeAcked)
 		if err != nil {
@@ -296,7 +296,7 @@ func (s *stream) acked(through uint32) error {
 	return nil
 }
 
-// resume is what HELLO says of the stream to another agent.
+// resume returns what HELLO says about the stream to another agent.
 func (s *stream) resume(open frame.Open) frame.ResumeEntry {
 	e := frame.ResumeEntry{Stream: s.number, Open: open, Through: s.through}
 	e.Acked = s.through - uint32(len(s.sent))

@@ -55,9 +55,9 @@ func TestBuffersAreBoundedWhateverTheInputAndThePace(t *testing.T) {
 		check(t, s.credit(1))
 	}
 	if rows != len(begins) {
-		t.Errorf("%d rows of %d", rows, len(begins))
+		t.Errorf("%d of %d rows came", rows, len(begins))
 	}
-	if most > 2*limit { // the frame that goes over the limit is still made
+	if most > 2*limit { // the frame that exceeds the limit is still made
 		t.Errorf("%v bytes were buffered, the limit is %d", most, limit)
 	}
 	check(t, frame.WriteControl(tr.control, frame.TypeStats, 1, 0, frame.Stats{WaitSeconds: 1.5, StepSeconds: 2.5, Rows: 10}))
@@ -65,10 +65,10 @@ func TestBuffersAreBoundedWhateverTheInputAndThePace(t *testing.T) {
 	s.close()
 	tr.bye()
 	if w, st := value(t, r, "headrace_trainer_wait_seconds_total"), value(t, r, "headrace_trainer_step_seconds_total"); w != 2 || st != 3 {
-		t.Errorf("wait %v s, step %v s", w, st)
+		t.Errorf("the metrics say %v s of waiting and %v s of steps, want 2 and 3", w, st)
 	}
 	if left := value(t, r, "headrace_agent_buffer_bytes"); left != 0 {
-		t.Errorf("%v bytes are accounted for and nobody has them", left)
+		t.Errorf("headrace_agent_buffer_bytes is %v after the stream was closed, want 0", left)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestAWaitingTrainerIsToldWhatItWaitsFor(t *testing.T) {
 	tr := must(hello(a.socket, frame.Hello{WorldSize: 1}))(t)
 	s := must(tr.open(1, frame.Open{Dataset: "lines", Rows: 10, Track: true}))(t)
 	check(t, s.credit(4))
-	must(s.next(0))(t) // all records; none is stepped
+	must(s.next(0))(t) // it has all records, and none is stepped
 	state := func() frame.State {
 		msg := must(tr.expect(frame.TypeState))(t)
 		return must(frame.Decode[frame.State](msg.Type, msg.payload))(t)
@@ -103,7 +103,7 @@ func TestAWaitingTrainerIsToldWhatItWaitsFor(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	m.serve(m.addr)
-	for state().State != frame.StateDrained { // attempts that fail are told, too
+	for state().State != frame.StateDrained { // the trainer is told of failed attempts too
 	}
 	s.close()
 	tr.bye()
@@ -140,7 +140,7 @@ decode:
 	s.close()
 	tr.bye()
 	if n := value(t, r, "headrace_decode_errors_total"); n != 5 {
-		t.Errorf("%v errors are counted, not 5", n)
+		t.Errorf("%v errors are counted, want 5", n)
 	}
 }
 
@@ -196,6 +196,6 @@ decode:
 	s.close()
 	tr.bye()
 	if n := value(t, r, "headrace_decode_errors_total"); n != 1 {
-		t.Errorf("%v errors are counted, not 1", n)
+		t.Errorf("%v errors are counted, want 1", n)
 	}
 }

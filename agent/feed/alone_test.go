@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// hands is a trainer that is given records one by one.
+// hands is a trainer whose records come one by one.
 type hands struct {
 	t       *testing.T
 	st      *stream
@@ -19,7 +19,7 @@ func newHands(t *testing.T, srv *Server) *hands {
 	return &hands{t: t, st: &stream{track: true, t: &trainer{srv: srv}}}
 }
 
-// take waits until the next record may leave, and says for how long.
+// take waits until the next record may leave, and returns how long that took.
 func (h *hands) take() time.Duration {
 	began := time.Now()
 	for {
@@ -50,24 +50,24 @@ func TestTheNextRecordWaitsAsLongAsStepsTake(t *testing.T) {
 		h.wants(h.take(), 0)
 		h.wants(h.take(), time.Second)
 		time.Sleep(2 * time.Second)
-		h.step(1) // 3 s after it came
+		h.step(1) // the first record is stepped 3 s after it came
 		h.wants(h.take(), 12*time.Second)
 	})
 }
 
-// Two streams have a record each that comes alone, and both may send at the same moment. One
-// of them goes. The other one waits until that is stepped, or is not sent after all.
+// Two streams each have a record that must come alone, and both want to send it. One of them
+// may. The other waits until the first record is stepped, or turns out not to be sent.
 func TestOneOfTwoStreamsLetsARecordGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHands(t, &Server{})
 		other := &stream{track: true, t: h.st.t, wakeSend: make(chan struct{}, 1)}
 		a := &h.st.t.alone
 		if _, ok := a.mayLeave(h.st, true); !ok {
-			t.Fatal("nothing is in hand, and the record may not leave")
+			t.Fatal("nothing is in hand, but the record may not leave")
 		}
 		for _, single := range []bool{true, false} {
 			if _, ok := a.mayLeave(other, single); ok {
-				t.Errorf("single %v: it leaves beside a record that comes alone", single)
+				t.Errorf("single %v: the other stream may send while a record that comes alone is on its way", single)
 			}
 		}
 		a.stays(h.st, true)
@@ -77,34 +77,34 @@ func TestOneOfTwoStreamsLetsARecordGo(t *testing.T) {
 			t.Error("the other stream is not woken when the record stays")
 		}
 		if _, ok := a.mayLeave(other, true); !ok {
-			t.Error("nothing is on its way any more, and the record may not leave")
+			t.Error("nothing is on its way any more, but the record may not leave")
 		}
 		a.left(other, 1, true)
 		h.wants(h.take(), time.Second)
 	})
 }
 
-// What a closed stream had in hand is never stepped. It keeps no record of another stream
-// waiting.
+// The records that a closed stream had in hand are never stepped. So no record of another stream
+// waits for them.
 func TestAClosedStreamHasNothingInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHands(t, &Server{})
 		other := &stream{track: true, t: h.st.t, wakeSend: make(chan struct{}, 1)}
 		a := &h.st.t.alone
 		if _, ok := a.mayLeave(other, false); !ok {
-			t.Fatal("nothing is in hand, and a batch may not leave")
+			t.Fatal("nothing is in hand, but a batch may not leave")
 		}
 		a.left(other, 3, false)
 		a.closed(other)
-		a.has(other, 1, false) // one more was on its way
+		a.has(other, 1, false) // one more batch was on its way when the stream closed
 		h.wants(h.take(), 0)
 		h.step(1)
 		h.wants(h.take(), 0)
 	})
 }
 
-// Records of two streams take turns, and a step takes nearly as long as the wait. The wait begins
-// anew with each record that leaves, so the record of the other stream does not leave beside it.
+// Records of two streams take turns. A step takes 0.9 s, nearly as long as the wait of 1 s. The
+// wait begins anew with each record that leaves, so two records are never in hand together.
 func TestARecordWaitsForTheOneThatLeftAndNotForThoseBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHands(t, &Server{})
@@ -122,8 +122,8 @@ func TestARecordWaitsForTheOneThatLeftAndNotForThoseBefore(t *testing.T) {
 	})
 }
 
-// The records come to the next trainer in the same order. It must get more time, or it crashes
-// with two records in hand too.
+// A trainer crashes in a step that is longer than the wait, with two records in hand. The next
+// trainer gets the same records. It must get more time, or it crashes with two in hand as well.
 func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &Server{}
@@ -138,7 +138,8 @@ func TestACrashInALongStepGivesTheNextTrainerMoreTime(t *testing.T) {
 	})
 }
 
-// Such a program steps only when it has the next batch, so a longer wait does not help.
+// A program that takes two batches steps the first only when it has the second. A longer wait
+// does not help, so it stays at a second.
 func TestAProgramThatTakesTwoBatchesWaitsASecondEachTime(t *testing.T) {
 	for name, step := range map[string]func(*hands){
 		"at once":     func(h *hands) { h.step(2) },

@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// Whatever bytes a trainer sends as CALL: they are refused, or become a call with the same
+// FuzzCall: any bytes that a trainer sends as CALL are refused, or become a call with the same
 // content.
 func FuzzCall(f *testing.F) {
 	for _, seed := range []string{
@@ -32,21 +32,21 @@ func FuzzCall(f *testing.F) {
 			return
 		}
 		if c.Worker != 7 || c.Id != v.ID {
-			t.Fatalf("%s became call %d of worker %d", payload, c.Id, c.Worker)
+			t.Fatalf("%s became call %d of worker %d, want call %d of worker 7", payload, c.Id, c.Worker, v.ID)
 		}
 		if r := c.GetRestore(); r != nil {
 			if len(r.Body) > 0 && (r.Body[0] != '{' || !json.Valid(r.Body)) {
-				t.Fatalf("%s has the body %s", payload, r.Body)
+				t.Fatalf("%s became a restore with the body %s, want a JSON object or none", payload, r.Body)
 			}
 			return
 		}
 		for _, cut := range []uint64{c.GetAsk().GetCut(), c.GetBind().GetCut(), c.GetDrop().GetCut()} {
 			if cut != 0 && cut != uint64(v.Cut) {
-				t.Fatalf("%s is about cut %016x", payload, cut)
+				t.Fatalf("%s became a call about cut %016x, want %016x", payload, cut, uint64(v.Cut))
 			}
 		}
 		if c.GetAsk().GetCut() == 0 && c.GetBind().GetCut() == 0 && c.GetDrop().GetCut() == 0 {
-			t.Fatalf("%s is about no cut", payload)
+			t.Fatalf("%s became a call that names no cut", payload)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func FuzzCall(f *testing.F) {
 func TestEachCodeOfTheMasterHasAWord(t *testing.T) {
 	for code := range pb.CutReply_Code_name {
 		if answerCodes[pb.CutReply_Code(code)] == "" {
-			t.Errorf("%v has none", pb.CutReply_Code(code))
+			t.Errorf("the code %v has no word in an answer", pb.CutReply_Code(code))
 		}
 	}
 	for mode := range pb.Join_Resume_name {

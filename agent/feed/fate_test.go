@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// departures is a Desk that notes who has left, and whether by a crash.
+// departures is a Desk that notes which trainers have left, and whether they crashed.
 type departures struct {
 	Desk
 	said []hold.Gone
@@ -24,8 +24,8 @@ func (d *departures) Do(ev hold.Event) Answer {
 	return Answer{}
 }
 
-// The report of how the second trainer ended comes first. The master hears of both trainers in
-// the order in which they ended.
+// Trainer 2 ends before trainer 1, but the report of how trainer 1 ended comes first. The master
+// must hear of them in the order in which they ended.
 func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &departures{}
@@ -48,7 +48,7 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 		srv.fates.say(1, true)
 		synctest.Wait()
 		if len(d.said) > 0 {
-			t.Fatalf("%+v was told before the end of the first one", d.said)
+			t.Fatalf("the master was told %+v before it is known how trainer 2 ended", d.said)
 		}
 		srv.fates.say(2, true)
 		synctest.Wait()
@@ -65,8 +65,8 @@ func TestTheMasterHearsOfATrainersEndAfterThoseOfEarlierOnes(t *testing.T) {
 	})
 }
 
-// The processes end in less time than it takes to look: nothing else of this process runs
-// meanwhile.
+// Five processes end one after the other before this process can look at any of them, because all
+// its other goroutines stand still meanwhile. The order of their ends is known all the same.
 func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const count = 5
@@ -95,19 +95,20 @@ func TestTheOrderInWhichProcessesEndedIsKnownHoweverLateSomebodyLooks(t *testing
 			t.Fatal(errno)
 		}
 	}
-	for _, p := range []int{3, 0, 4, 2, 1} { // in whatever order we look
+	for _, p := range []int{3, 0, 4, 2, 1} { // the order in which we look does not matter
 		<-all[p].exited
 	}
 	for i, p := range all {
 		for k, o := range all {
 			if got := p.endedBefore(o); got != (i < k) {
-				t.Errorf("process %d has ended before process %d: %v", i, k, got)
+				t.Errorf("process %d has ended before process %d: %v, want %v", i, k, got, i < k)
 			}
 		}
 	}
 }
 
-// The kernel may report an end late, when the process has its number already. It keeps this number.
+// The kernel may report an end after the process has got its number in the order of ends. The
+// process keeps this number.
 func TestAnEndThatHasItsNumberGetsNoOther(t *testing.T) {
 	var x exits
 	watched := func() (*process, int) {
@@ -127,26 +128,26 @@ func TestAnEndThatHasItsNumberGetsNoOther(t *testing.T) {
 	}
 	first, a := watched()
 	second, b := watched()
-	x.seen(first, a) // nothing tells yet
+	x.seen(first, a) // epoll has not reported its end yet
 	ended(a)
 	ended(b)
 	x.seen(second, b)
 	if first.order != 1 || second.order != 2 {
-		t.Errorf("the first one has the number %d and the second one %d", first.order, second.order)
+		t.Errorf("the first process has the number %d and the second one %d, want 1 and 2", first.order, second.order)
 	}
 	other, c := watched()
-	x.seen(&process{}, c) // its watch has ended, and the number of its pidfd is the other's now
+	x.seen(&process{}, c) // a process whose watch has ended; its file descriptor belongs to other now
 	if x.of[int32(c)] != other {
-		t.Error("the watch of the other one has ended")
+		t.Error("the watch of another process with the same file descriptor has ended")
 	}
 	x.remove(c)
 }
 
-// Without a file descriptor for the order of ends, an end is seen all the same.
+// Without an epoll descriptor the order of ends is not known, but each end is seen all the same.
 func TestAnEndIsSeenAlsoWhereTheKernelDoesNotNoteTheOrder(t *testing.T) {
 	ends.mu.Lock()
 	epoll, of := ends.epoll, ends.of
-	ends.epoll, ends.of = -1, map[int32]*process{-1: {}} // nothing can be added to it
+	ends.epoll, ends.of = -1, map[int32]*process{-1: {}} // no process can be added
 	ends.mu.Unlock()
 	defer func() {
 		ends.mu.Lock()
@@ -169,11 +170,11 @@ func TestAnEndIsSeenAlsoWhereTheKernelDoesNotNoteTheOrder(t *testing.T) {
 	<-p.exited
 	earlier := &process{order: 1}
 	if later := (&process{order: 1 << 62}); !p.endedBefore(later) || p.endedBefore(earlier) {
-		t.Error("it has no number")
+		t.Error("the process that has ended has no place in the order of ends")
 	}
 }
 
-// refusing is a Desk that takes nobody in, when the test lets it answer.
+// refusing is a Desk that refuses every trainer as soon as the test lets it answer.
 type refusing struct {
 	Desk
 	asked, answer chan struct{}
@@ -187,8 +188,8 @@ func (d *refusing) Do(hold.Event) Answer {
 	return Answer{Invalid: "no such stream"}
 }
 
-// A trainer that was refused has ended, and a later one too. The later one saw the first while
-// it was being refused. It does not wait for ever: nobody will say how the first one left.
+// Two trainers have ended. The later one waits for the report of the first, which is being
+// refused. Nobody will ever report how a refused trainer left, so the later one must stop waiting.
 func TestATrainersEndDoesNotWaitForOneThatWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &refusing{asked: make(chan struct{}), answer: make(chan struct{})}
@@ -208,13 +209,13 @@ func TestATrainersEndDoesNotWaitForOneThatWasRefused(t *testing.T) {
 			later.afterThoseBefore()
 			close(told)
 		}()
-		synctest.Wait() // it waits for the first one
+		synctest.Wait() // the later trainer waits for the first one
 		close(d.answer)
 		synctest.Wait()
 		select {
 		case <-told:
 		default:
-			t.Error("it still waits")
+			t.Error("the later trainer still waits for one that was refused")
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// The master tries a range again for ever only if nobody answered at its source.
+// The master tries a range without end only if its source did not answer (kind "away").
 func TestOnlyASourceThatIsAwayIsTriedForEver(t *testing.T) {
 	ds := &Dataset{Name: "clicks"}
 	for want, err := range map[fault]error{
@@ -19,13 +19,13 @@ func TestOnlyASourceThatIsAwayIsTriedForEver(t *testing.T) {
 	} {
 		got := faultOf(ds, "a/0", fmt.Errorf("reading: %w", err))
 		if got.message = ""; got != want {
-			t.Errorf("%v: %+v, want %+v", err, got, want)
+			t.Errorf("the error %v became %+v, want %+v", err, got, want)
 		}
 	}
 }
 
-// The dead letter of a row of columns has no bytes and size -1, also if the row was too large to
-// be read.
+// The dead letter of a row of columns has no bytes and size -1, even if the row was too large to
+// be read and its size is known.
 func TestARowOfColumnsThatIsTooLargeHasNoSize(t *testing.T) {
 	alone := func(err error) *pb.BadRecord {
 		bad, ok := sources.StandsAlone(err)
@@ -36,14 +36,14 @@ func TestARowOfColumnsThatIsTooLargeHasNoSize(t *testing.T) {
 	}
 	row := alone(&sources.TooLarge{Position: sources.Position{Offset: 7}, Next: 8, Size: 1108, Limit: 1000})
 	if row.Size != -1 || len(row.Value) != 0 || row.Start != 7 || row.End != 8 {
-		t.Error(row)
+		t.Errorf("the dead letter of a row is %v, want [7, 8) with size -1 and no bytes", row)
 	}
 	line := alone(&sources.TooLarge{Position: sources.Position{Offset: 7}, Next: 100_008, Size: 100_000, Limit: 1000, Value: make([]byte, 70_000)})
 	if line.Size != 100_000 || len(line.Value) != badValueBytes {
-		t.Errorf("%d bytes, %d of them", line.Size, len(line.Value))
+		t.Errorf("the dead letter of a line has size %d and %d bytes, want size 100000 and %d bytes", line.Size, len(line.Value), badValueBytes)
 	}
 	empty := alone(&sources.Malformed{Position: sources.Position{Offset: 7}, Next: 23})
 	if empty.Size != 0 {
-		t.Error(empty)
+		t.Errorf("the dead letter of an empty record is %v, want size 0", empty)
 	}
 }

@@ -31,7 +31,7 @@ func TestPositionsOfPiecesTurnIntoOrderAndBack(t *testing.T) {
 		piece int
 	}{{100, 0}, {149, 0}, {150, 1}, {160, 1}, {199, 1}, {200, 2}} {
 		if got := l.pieceAt(c.pos); got != c.piece {
-			t.Errorf("position %d is in piece %d, not %d", c.pos, got, c.piece)
+			t.Errorf("position %d is in piece %d, want %d", c.pos, got, c.piece)
 		}
 	}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestPositionsOfPiecesTurnIntoOrderAndBack(t *testing.T) {
 		want        int64
 	}{
 		{0, 1010, 200, 110},
-		{0, 1050, 200, 160}, // the gap rides with the record before it
+		{0, 1050, 200, 160}, // the gap is settled together with the record before it
 		{0, 1099, 200, 160}, // a record may end after the end of its piece
 		{1, 40, 200, 180},
 		{1, 60, 200, 200},
@@ -48,15 +48,15 @@ func TestPositionsOfPiecesTurnIntoOrderAndBack(t *testing.T) {
 		{0, 1050, 155, 155},
 	} {
 		if got := l.after(c.piece, c.offset, c.end); got != c.want {
-			t.Errorf("offset %d of piece %d with end %d is order %d, not %d", c.offset, c.piece, c.end, got, c.want)
+			t.Errorf("offset %d of piece %d, end %d, is at %d of the order, want %d", c.offset, c.piece, c.end, got, c.want)
 		}
 	}
 	r, from, any := l.span(1, 170, 190)
 	if !any || r.Segment != 3 || r.Start != 20 || r.End != 50 || from.Offset != 30 {
-		t.Errorf("%+v from %+v %v", r, from, any)
+		t.Errorf("[170, 190) of the order is %+v from %+v (any: %v), want [20, 50) of segment 3 from 30", r, from, any)
 	}
 	if _, _, any := l.span(1, 190, 190); any {
-		t.Error("something is left at the end")
+		t.Error("an empty span at the end has records")
 	}
 }
 
@@ -101,14 +101,14 @@ func TestABatchOverSeveralLeasesTakesAPrefixOfEach(t *testing.T) {
 	}
 	clear(w.b.Times)
 	if w.takes(nil, nil); len(w.times) != 0 {
-		t.Errorf("no row has a time, the frame has %v", w.times)
+		t.Errorf("no row has a time, but the frame has the times %v", w.times)
 	}
 	sizes, takes = rest.takes(nil, nil)
 	if got := fmt.Sprint(sizes, takes, rest.b.Offsets[:3]); got != "[2 1] [{1 30 {1 5 5}} {2 112 {1 0 0}} {2 120 {1 -4 -4}}] [20 105 112]" {
 		t.Error(got)
 	}
 	if r := rest.runs[0]; r.from != 20 || r.start != 20 || r.to != 30 || r.rows != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("after the split the first run of the rest is %+v, want one row, [20, 30)", r)
 	}
 }
 
@@ -120,7 +120,7 @@ func mustBuilder(t rapid.TB, l *frame.Layout, rows int) *frame.Builder {
 	return b
 }
 
-// However a frame is split, its batches take the same of the same leases.
+// However a frame is split, its batches have the same takes of the same leases.
 func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 	layout, err := frame.NewLayout([]dataset.Field{{Name: "x", DType: dataset.Int64}})
 	if err != nil {
@@ -160,13 +160,13 @@ func TestSplittingAFrameChangesNoBatch(t *testing.T) {
 				sum += r.rows
 			}
 			if sum != w.b.Rows() {
-				t.Fatalf("runs of %d rows for %d", sum, w.b.Rows())
+				t.Fatalf("the runs have %d rows, the frame has %d", sum, w.b.Rows())
 			}
 			sizes, takes = append(sizes, s...), append(takes, c...)
 			w = next
 		}
 		if !slices.Equal(sizes, wantSizes) || !slices.Equal(takes, wantTakes) {
-			t.Fatalf("%v %v\nnot %v %v", sizes, takes, wantSizes, wantTakes)
+			t.Fatalf("split, the sizes and takes are %v %v\nwant %v %v", sizes, takes, wantSizes, wantTakes)
 		}
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// A trainer that comes back with unanswered steps may have them durable before
-// its WELCOME is written; it takes anything else as the answer to HELLO for a
-// breach of the protocol.
+// A trainer comes back with unanswered steps. They may become durable before its WELCOME is
+// written. WELCOME must still come first, because a trainer takes any other answer to HELLO for
+// a breach of the protocol.
 func TestWelcomeIsTheFirstAnswerWhateverWasSaidBefore(t *testing.T) {
 	o := newOutbox()
 	o.send(frame.TypeAcked, 1, frame.Acked{Through: 7})

@@ -9,7 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// answers is a Desk that says one thing.
+// answers is a Desk that always gives the same answer.
 type answers struct {
 	Desk
 	answer Answer
@@ -21,12 +21,12 @@ func (a *answers) Do(ev hold.Event) Answer {
 	return a.answer
 }
 
-// A trainer relies on the last PONG that it got. So a trainer that is being ended gets none, and a
-// PONG of 0 is sent only if the session is over.
+// A trainer relies on the last PONG that it got: it says how long the session is good. So a trainer
+// that is being ended gets none, and a PONG of 0 is sent only when the session is over.
 func TestAPingIsAnsweredWithWhatIsLeftOfTheSessionUnlessItsSenderIsBeingEnded(t *testing.T) {
 	for _, c := range []struct {
 		answer Answer
-		want   string // PONG; "": none
+		want   string // the PONG; "": none
 	}{
 		{Answer{Session: 4400 * time.Millisecond}, `{"t":17,"session_ms":4400}`},
 		{Answer{Session: time.Microsecond}, `{"t":17,"session_ms":1}`},
@@ -40,7 +40,7 @@ func TestAPingIsAnsweredWithWhatIsLeftOfTheSessionUnlessItsSenderIsBeingEnded(t 
 			t.Fatal(err)
 		}
 		if p, ok := d.asked.(*hold.Ping); !ok || p.Worker != 7 {
-			t.Errorf("the core was told %T %+v", d.asked, d.asked)
+			t.Errorf("the core got %T %+v", d.asked, d.asked)
 		}
 		got, buf := "", []byte(nil)
 		if r := bytes.NewReader(tr.out.buf); r.Len() > 0 {
@@ -51,7 +51,7 @@ func TestAPingIsAnsweredWithWhatIsLeftOfTheSessionUnlessItsSenderIsBeingEnded(t 
 			got = string(payload)
 		}
 		if got != c.want {
-			t.Errorf("%+v is answered %q, want %q", c.answer, got, c.want)
+			t.Errorf("if the core says %+v, the PONG is %q, want %q", c.answer, got, c.want)
 		}
 	}
 }

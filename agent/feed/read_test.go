@@ -48,8 +48,8 @@ func (c *brokenCursor) Next(_ context.Context, b *sources.Batch) error {
 
 func (c *brokenCursor) Close() error { return nil }
 
-// Guarantee 7: a connection that ends is never the end of a range, although its
-// error wraps io.EOF.
+// Guarantee 7: a connection that ends is never taken for the end of a range, even if its error
+// wraps io.EOF.
 func TestAConnectionThatEndsIsNotTheEndOfTheRange(t *testing.T) {
 	l := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{End: 2}}}}
 	r := startReading(t.Context(), &Dataset{Source: &brokenOnce{}}, nil, l, 0, 2, make(chan struct{}, 1), &spareBatches{})
@@ -62,11 +62,11 @@ func TestAConnectionThatEndsIsNotTheEndOfTheRange(t *testing.T) {
 		}
 	}
 	if records != 2 || !r.complete {
-		t.Fatalf("read %d records of 2, complete: %v", records, r.complete)
+		t.Fatalf("%d of 2 records were read, complete: %v, want true", records, r.complete)
 	}
 }
 
-// oneRecord is a source of ranges that hold a record at their start.
+// oneRecord is a source whose ranges have one record each, at their start.
 type oneRecord struct{ sources.Source }
 
 func (oneRecord) Open(_ context.Context, r sources.Range, _ sources.Position, _ []byte) (sources.Cursor, error) {
@@ -74,7 +74,7 @@ func (oneRecord) Open(_ context.Context, r sources.Range, _ sources.Position, _ 
 }
 
 func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testing.T) {
-	// brokenCursor ends at 2.
+	// A brokenCursor ends at 2.
 	first := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{Start: 1, OrderStart: 1, End: 2}}}, read: 1, end: 2}
 	second := &lease{grant: &pb.Grant{LeaseEnd: 2, Pieces: []*pb.Piece{{End: 2}}}, end: 2}
 	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: oneRecord{}, Spec: &dataset.Spec{}}, leases: []*lease{first, second}}
@@ -84,33 +84,33 @@ func TestTheNextLeaseIsBegunWhileRecordsOfOneWaitAndItsMemoryIsHandedOn(t *testi
 	defer c.reset()
 	for deadline := time.Now().Add(time.Minute); c.ahead == nil; runtime.Gosched() {
 		if c.open(t.Context()); time.Now().After(deadline) {
-			t.Fatal("the second lease was not begun")
+			t.Fatal("the agent did not begin to read the second lease")
 		}
 	}
 	if c.ahead.l != second || len(c.rds) != 1 || len(c.rds[0].out) != 1 {
-		t.Fatalf("%d readings, ahead of %v", len(c.rds), c.ahead.l)
+		t.Fatalf("%d leases are read and %v is read ahead; want 1 and the second lease", len(c.rds), c.ahead.l)
 	}
 	ahead := c.ahead
 	c.now = []*lease{second}
 	c.chosen()
 	c.open(t.Context())
 	if len(c.rds) != 1 || c.rds[0] != ahead || c.ahead != nil {
-		t.Error("what was read ahead is read again")
+		t.Error("the lease that was read ahead is read again from its start")
 	}
 	if n := len(c.spare.list); n != batchesAhead {
-		t.Errorf("%d of %d batches came back", n, batchesAhead)
+		t.Errorf("%d of %d batches of the first lease came back for use", n, batchesAhead)
 	}
-	// Its rows were given away meanwhile: it begins elsewhere.
+	// The lease was read ahead from 0. It begins at 1 now, so that reading cannot be used.
 	c.stopReading()
 	c.ahead, second.read = startReading(t.Context(), st.ds, nil, second, 0, 2, c.came, &c.spare), 1
 	c.open(t.Context())
 	if len(c.rds) != 1 || c.rds[0].from != 1 {
-		t.Error("a reading from another position was taken over")
+		t.Error("a reading from another position was used")
 	}
 }
 
-// sealed is a source of one segment that holds a record at 1 and nothing after it, and that was
-// sealed at 5. A cursor waits if its range ends after 5.
+// sealed is a source of one segment that has one record, at 1, and was sealed at 5. A cursor whose
+// range ends after 5 waits.
 type sealed struct{ sources.Source }
 
 func (sealed) Open(_ context.Context, r sources.Range, from sources.Position, _ []byte) (sources.Cursor, error) {
@@ -135,8 +135,8 @@ func (c *sealedCursor) Next(ctx context.Context, b *sources.Batch) error {
 
 func (c *sealedCursor) Close() error { return nil }
 
-// Guarantee 1: the positions after the last record of a segment are settled when the
-// segment is sealed, although a reading that began before waits for a record there.
+// Guarantee 1: when a segment is sealed, the positions after its last record are settled, even if a
+// reading that began before waits for a record there.
 func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 	l := &lease{grant: &pb.Grant{LeaseEnd: 10, Pieces: []*pb.Piece{{End: 10}}}, read: 2, end: 10}
 	st := &stream{t: &trainer{srv: &Server{}}, ds: &Dataset{Source: sealed{}, Spec: &dataset.Spec{Source: &memsource.Spec{End: "never"}}}, leases: []*lease{l}}
@@ -154,21 +154,21 @@ func TestALeaseWhoseEndWasMovedBackIsReadToIt(t *testing.T) {
 		case ch, more := <-rd.out:
 			if !more {
 				if !rd.complete {
-					t.Error("the reading ended before its end")
+					t.Error("the reading ended before the end of its lease")
 				}
 				return
 			}
 			if ch.batch != nil || ch.err != io.EOF {
-				t.Fatalf("%+v of positions without a record", ch)
+				t.Fatalf("the reading of positions without a record gave %+v, want io.EOF", ch)
 			}
 		case <-deadline:
-			t.Fatal("the reading waits behind the end of its lease")
+			t.Fatal("the reading waits beyond the end of its lease")
 		}
 	}
 }
 
-// A broker may give one partition more slowly than a trainer takes it. So a kind says in how many
-// partitions a stream reads at a time. In each partition the stream reads the first range.
+// A broker may send one partition more slowly than a trainer takes it. So a kind of source says how
+// many partitions a stream reads at a time. In each partition the stream reads the first range.
 func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T) {
 	granted := func(id hold.Lease, partition uint32, start int64) *lease {
 		return &lease{id: id, end: start + 10, read: start, cut: start, sent: start, grant: &pb.Grant{Partition: partition, LeaseStart: start, LeaseEnd: start + 10}}
@@ -181,7 +181,7 @@ func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T)
 		}
 		c := newCutter(st)
 		if !c.next() {
-			t.Fatal("nothing is read")
+			t.Fatal("no lease is read")
 		}
 		for _, l := range c.now {
 			ids = append(ids, l.id)
@@ -190,7 +190,7 @@ func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T)
 	}
 	two := &memsource.Spec{End: "latest"}
 	if two.Kind().SideBySide != 2 {
-		t.Fatal("the kind says something else")
+		t.Fatalf("the kind reads %d partitions at a time, this test needs 2", two.Kind().SideBySide)
 	}
 	for _, c := range []struct {
 		spec *dataset.Spec
@@ -206,7 +206,7 @@ func TestABoundedInputIsReadInAsManyPartitionsAtATimeAsItsKindSays(t *testing.T)
 		{&dataset.Spec{}, nil, []hold.Lease{1}},
 	} {
 		if got := read(c.spec, c.dry...); !slices.Equal(got, c.want) {
-			t.Errorf("kind %q, bit_exact %v, without %v: leases %v are read, not %v", c.spec.Kind().Name, c.spec.BitExact != nil, c.dry, got, c.want)
+			t.Errorf("kind %q, bit_exact %v, leases %v read to their end: leases %v are read, want %v", c.spec.Kind().Name, c.spec.BitExact != nil, c.dry, got, c.want)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// A region is in one hand at a time, whatever the trainer says and in what order, and
-// they never take more memory than they may.
+// Agent and trainer never use a region at the same time, whatever the trainer says and in whatever
+// order. All regions together never take more memory than the limit.
 func TestARegionIsInOneHandAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const least = 100_000
@@ -24,7 +24,7 @@ func TestARegionIsInOneHandAtATime(t *testing.T) {
 		defer rs.close()
 		var ours []*region
 		theirs := map[uint32]frame.Use{}
-		var said []frame.Use // at any time
+		var said []frame.Use // all releases so far; the trainer may repeat them
 		t.Repeat(map[string]func(*rapid.T){
 			"offer": func(t *rapid.T) {
 				r, fd, err := rs.offer(rapid.IntRange(0, 300_000).Draw(t, "frame"), need)
@@ -45,12 +45,12 @@ func TestARegionIsInOneHandAtATime(t *testing.T) {
 					return
 				}
 				if len(r.memory) < need {
-					t.Fatalf("a region of %d bytes where %d are needed", len(r.memory), need)
+					t.Fatalf("the region has %d bytes, but %d are needed", len(r.memory), need)
 				}
 				if _, lent := theirs[r.use.Region]; lent || slices.Contains(ours, r) {
-					t.Fatalf("region %d is in two hands", r.use.Region)
+					t.Fatalf("region %d was taken while the trainer still has it", r.use.Region)
 				}
-				r.memory[0], r.memory[len(r.memory)-1] = 1, 2 // it is mapped
+				r.memory[0], r.memory[len(r.memory)-1] = 1, 2 // crashes if the region is not mapped
 				ours = append(ours, r)
 			},
 			"send or drop": func(t *rapid.T) {
@@ -91,12 +91,12 @@ func TestARegionIsInOneHandAtATime(t *testing.T) {
 					sum += len(r.memory)
 				}
 				if sum != rs.bytes || sum > rs.limit || len(rs.all) > mostRegions {
-					t.Fatalf("regions of %d bytes, counted %d, limit %d", sum, rs.bytes, rs.limit)
+					t.Fatalf("the regions have %d bytes, %d are counted, the limit is %d", sum, rs.bytes, rs.limit)
 				}
 			},
 		})
 		if err := rs.released([]frame.Use{{Region: rs.last + 1}}, false); !errors.Is(err, frame.ErrProtocol) {
-			t.Fatalf("the release of a region that there never was: %v", err)
+			t.Fatalf("the release of a region that never existed got %v", err)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestATrainerThatCannotMapARegionIsOfferedNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (r != nil) != (n < 2) {
-			t.Fatalf("offer %d gave a region: %v", n, r != nil)
+			t.Fatalf("offer %d gave a region: %v, want %v", n, r != nil, r == nil)
 		}
 		if r == nil {
 			break
@@ -128,7 +128,7 @@ func TestATrainerThatCannotMapARegionIsOfferedNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		use := r.use
-		if n == 0 { // a frame of it may be with a child, which is no reason
+		if n == 0 { // released once, so the trainer could map it; forgotten later, as if a child has a frame of it
 			if err := rs.released([]frame.Use{use}, false); err != nil {
 				t.Fatal(err)
 			}
@@ -140,8 +140,8 @@ func TestATrainerThatCannotMapARegionIsOfferedNoMore(t *testing.T) {
 	}
 }
 
-// A signal, as the runtime sends itself, is no lack of memory. Many kernels end
-// fallocate with EINTR.
+// Go's runtime sends itself signals, and many kernels then end fallocate with EINTR. That is no lack
+// of memory.
 func TestSharedMemoryIsMadeWhileSignalsCome(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -185,7 +185,7 @@ func TestSharedMemoryIsOneForBothAndKeepsItsSize(t *testing.T) {
 	}
 	for _, size := range []int64{0, 4096, 1 << 20} {
 		if err := unix.Ftruncate(fd, size); !errors.Is(err, unix.EPERM) {
-			t.Errorf("the size became %d: %v", size, err)
+			t.Errorf("the size of the region could be changed to %d: %v", size, err)
 		}
 	}
 	if err := errors.Join(unix.Munmap(memory), unix.Munmap(theirs)); err != nil {
@@ -193,7 +193,8 @@ func TestSharedMemoryIsOneForBothAndKeepsItsSize(t *testing.T) {
 	}
 }
 
-// Regions for all frames that may wait, if those are small; a few large ones.
+// If frames are small, there are regions for all frames that may wait. If they are large, there are
+// a few.
 func TestASlowTrainersFramesFindRegions(t *testing.T) {
 	for _, c := range []struct{ size, want int }{
 		{64 << 10, mostRegions},
@@ -214,10 +215,10 @@ func TestASlowTrainersFramesFindRegions(t *testing.T) {
 			}
 		}
 		if n := len(rs.all); n != c.want {
-			t.Errorf("%d regions for frames of %d bytes, want %d", n, c.size, c.want)
+			t.Errorf("there are %d regions for frames of %d bytes, want %d", n, c.size, c.want)
 		}
 		if c.size == 2<<20 && rs.bytes < streamBytes {
-			t.Errorf("regions have %d bytes, and frames of %d may wait", rs.bytes, streamBytes)
+			t.Errorf("the regions have %d bytes, but frames of %d bytes may wait", rs.bytes, streamBytes)
 		}
 		rs.close()
 	}

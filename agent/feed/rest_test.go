@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child has inherited the socket and says more: that is not waited for.
+// After the deadline the agent reads the bytes that lie in the socket, and does not wait for more. A
+// child that has inherited the socket may still write to it.
 func TestBehindTheDeadlineWhatLiesInTheSocketIsReadAndNoMore(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -43,11 +44,11 @@ func TestBehindTheDeadlineWhatLiesInTheSocketIsReadAndNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := in.Read(buf); string(buf[:n]) != "step" || err != nil {
-		t.Fatalf("%q %v", buf[:n], err)
+		t.Fatalf("after the deadline the first read gave %q (%v), want step", buf[:n], err)
 	}
 	say(" and on")
 	all, err := io.ReadAll(in)
 	if string(all) != " by step" || err != nil {
-		t.Errorf("%q %v, want what was there at the deadline", all, err)
+		t.Errorf("read %q (%v), want only the bytes that were there at the deadline", all, err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// A new agent may hear of a round before the trainer's new connection has given credit.
-// The trainer must be told later: the group may be waiting for this round, and then no
-// other decision follows.
+// A new agent may hear of a round before the trainer's new connection has given credit. Then it must
+// tell the trainer of the round later: the group may be waiting for this round, and no other decision
+// comes before it.
 func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.credited(2)
-	for range 2 { // once is enough
+	for range 2 { // the trainer is told once, however often it gives credit
 		if err := s.tellRound(); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func TestARoundThatWasDecidedBeforeTheFirstCreditIsTold(t *testing.T) {
 	}
 }
 
-// The decision to end a round may be on its way when a range of a virtual rank cannot be read.
-// The rows of the range come to this rank again, so its batch does not end there.
+// The master decides to end a round, and meanwhile a virtual rank cannot read a range. The rows of
+// the range come to this rank again, so its batch must not end before them.
 func TestAVirtualRanksBatchEndsBehindItsLastRecordOnly(t *testing.T) {
 	for _, x := range []struct {
 		virtual uint32
@@ -80,13 +80,13 @@ func TestAVirtualRanksBatchEndsBehindItsLastRecordOnly(t *testing.T) {
 	} {
 		st := &stream{virtual: x.virtual, state: x.state, leases: []*lease{{dry: !x.unread}}}
 		if (&cutter{st: st}).mayEnd() != x.ends {
-			t.Errorf("%+v", x)
+			t.Errorf("mayEnd is %v for %+v", !x.ends, x)
 		}
 	}
 }
 
-// A record that may crash its trainer comes in a batch of one, and tail="drop" has full
-// batches only.
+// on_crash: isolate and tail="drop" exclude each other: a record that may crash its trainer comes in
+// a batch of one, and tail="drop" wants full batches only.
 func TestFullRoundsOnlyAreRefusedWhereRecordsMayComeAlone(t *testing.T) {
 	for _, c := range []struct {
 		onCrash, tail string
@@ -99,7 +99,7 @@ func TestFullRoundsOnlyAreRefusedWhereRecordsMayComeAlone(t *testing.T) {
 		st := &stream{ds: &Dataset{Name: "clicks", Spec: &dataset.Spec{OnCrash: c.onCrash}}, track: true}
 		e := st.inRounds(&frame.Open{Rounds: &frame.Rounds{Series: 1, Tail: c.tail}})
 		if (e != nil) != c.refused {
-			t.Errorf("on_crash %q and tail %q: %v", c.onCrash, c.tail, e)
+			t.Errorf("on_crash %q with tail %q got %v, want a refusal: %v", c.onCrash, c.tail, e, c.refused)
 		}
 	}
 }

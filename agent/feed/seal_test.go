@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/sources/landing"
 )
 
-// frames are the rows of the frames that wait for the sender.
+// frames returns the rows of each frame that waits for the sender.
 func (st *stream) frames() (rows []int) {
 	for _, w := range st.queue {
 		rows = append(rows, w.b.Rows())
@@ -20,21 +20,21 @@ func (st *stream) frames() (rows []int) {
 	return rows
 }
 
-// Rows of pushed records wait for more rows only while more may come.
+// Rows of pushed records wait for a full batch only while more rows may come.
 func TestRowsOfAWholeTransactionDoNotWaitForMore(t *testing.T) {
 	dataset.Register(landing.Kind)
 	dataset.Register(memsource.Kind)
 	const pushed, other = "landing: {}", "memory: {log: x}"
 	for _, c := range []struct {
 		what, source string
-		rows         int // that are decoded, in batches of 10
+		rows         int // decoded rows; a batch has 10
 		allOut       bool
 		silence      time.Duration // since the last frame
-		want         string        // frames
+		want         string        // the rows of the frames that leave
 	}{
 		{"after a silence", pushed, 3, true, 2 * time.Hour, "[3]"},
 		{"not so long after a frame", pushed, 3, true, time.Minute, "[]"},
-		{"full batches leave all the same", pushed, 23, true, time.Minute, "[20]"},
+		{"full batches do not wait", pushed, 23, true, time.Minute, "[20]"},
 		{"all of it after a silence", pushed, 23, true, 2 * time.Hour, "[23]"},
 		{"while the master may have more", pushed, 23, false, 2 * time.Hour, "[]"},
 		{"of another source", other, 23, true, 2 * time.Hour, "[]"},
@@ -49,7 +49,7 @@ func TestRowsOfAWholeTransactionDoNotWaitForMore(t *testing.T) {
 		if err := st.compile(nil); err != nil {
 			t.Fatal(err)
 		}
-		for range 3 { // frames of several batches
+		for range 3 { // so that a frame may have several batches
 			st.pool.Grow()
 		}
 		cut := newCutter(st)
@@ -65,11 +65,11 @@ func TestRowsOfAWholeTransactionDoNotWaitForMore(t *testing.T) {
 			cut.append(l)
 		}
 		if len(st.queue) > 0 {
-			t.Fatalf("%s: %v left before all was read", c.what, st.frames())
+			t.Fatalf("%s: frames of %v rows left before all was read, want none", c.what, st.frames())
 		}
 		cut.endTransaction()
 		if got := fmt.Sprint(st.frames()); got != c.want {
-			t.Errorf("%s: frames of %s rows, and %s are wanted", c.what, got, c.want)
+			t.Errorf("%s: frames of %s rows left, want %s", c.what, got, c.want)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// A step is closed once it is reported. A step that takes batches of several streams is reported
-// after the acks of all of them, however late the last one comes.
+// A reported step is closed. So a step that has batches of several streams is reported after the
+// acks of all of them, however late the last one comes.
 func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -44,30 +44,30 @@ func TestAStepOfSeveralStreamsIsReportedWithItsLast(t *testing.T) {
 		Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1}}, Echo: now}})
 	for n := range uint32(2) {
 		do(&hold.Stepped{Stream: hold.Stream{Worker: 1, Number: n + 1}, Step: 7, Batches: 1, More: true})
-		do(&hold.Tick{}) // acks that wait leave
+		do(&hold.Tick{}) // sends the acks that wait
 	}
 	if len(acks) != 2 || len(steps) != 0 {
-		t.Fatalf("before the last stream: %v %v", acks, steps)
+		t.Fatalf("before the last stream stepped, the acks %v and steps %v were sent; want 2 acks and no step", acks, steps)
 	}
 	do(&hold.Stepped{Stream: hold.Stream{Worker: 1, Number: 3}, Step: 7, Batches: 1})
 	do(&hold.Tick{})
 	if len(acks) != 3 || len(steps) != 1 || steps[0].Step != 7 {
-		t.Fatalf("with it: %v %v", acks, steps)
+		t.Fatalf("after the last stream stepped, the acks %v and steps %v were sent; want 3 acks and step 7", acks, steps)
 	}
 	for _, a := range acks {
 		if a.Step != 7 || a.Prefix != 10 {
-			t.Errorf("%v", a)
+			t.Errorf("the ack is %v, want prefix 10 at step 7", a)
 		}
 	}
 	var fx hold.Effects
 	core.Step(now+1, &hold.Stepped{Stream: hold.Stream{Worker: 1, Number: 1}, Step: 7}, &fx)
 	if fx.Invalid != "" {
-		t.Errorf("an idle repeat of a step: %s", fx.Invalid)
+		t.Errorf("a repeated step without batches was refused: %s", fx.Invalid)
 	}
 }
 
-// A batch is short only at the end of the data. A range that a virtual rank's stream could not
-// read comes to this rank again, even if the rank was told before that it is drained.
+// A batch is short only at the end of the data. If a virtual rank's stream cannot read a range, the
+// range comes to this rank again. So the rank is not drained any more, even if it was told so before.
 func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -100,15 +100,15 @@ func TestAVirtualRankWhoseRangeCouldNotBeReadIsNotDrained(t *testing.T) {
 	open = do(&hold.Hungry{Stream: stream}).Send[0].Requests[0].Id
 	received(drained(open))
 	if fx := do(&hold.Failed{Lease: got.Grants[0].Lease, At: 4, Kind: "io"}); len(fx.States) != 1 || fx.States[0].State != pb.Standing_WAIT {
-		t.Errorf("after the failure: %+v", fx.States)
+		t.Errorf("after the failure the stream was told %+v, want wait", fx.States)
 	}
 	if fx := received(&pb.MasterMessage{Grants: []*pb.Grant{grant(open, 2, 4, 10)}}); len(fx.Grants) != 1 || fx.Grants[0].Standing != pb.Standing_WAIT {
-		t.Errorf("after what could not be read was granted again: %+v", fx.Grants)
+		t.Errorf("the range that could not be read was granted again with %+v, want the standing wait", fx.Grants)
 	}
 }
 
-// In rounds, the agent does not report such a virtual rank as drained before it has the records
-// again. Otherwise the master would have the rank end its batch, and that is not its last one.
+// In rounds, the agent does not report a virtual rank as drained while it waits for records that it
+// gave back. Otherwise the master would let the rank end its batch, though it is not the last one.
 func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -145,26 +145,26 @@ func TestAVirtualRankThatGaveRowsBackIsNotSaidToBeDrained(t *testing.T) {
 	lease := take(1, 0, 10)
 	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
 	if !said.Drained || said.Virtual != 1 || said.Newest != 1 {
-		t.Errorf("all is read: %v", said)
+		t.Errorf("everything was read, but the report is %v, want drained", said)
 	}
 	do(&hold.Failed{Lease: lease, At: 4, Kind: "io"})
 	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
 	if said.Drained {
-		t.Errorf("a part comes again: %v", said)
+		t.Errorf("a part of the lease will come again, but the report is %v, want not drained", said)
 	}
-	// The master says so before it hears of the failure: the batch is not the last one.
+	// The master says drained before it hears of the failure. The batch is still not the last one.
 	if fx := drained(open); len(fx.States) != 1 || fx.States[0].State != pb.Standing_WAIT || said.Drained {
-		t.Errorf("it was said to be drained before the failure was heard of: %+v, %v", fx.States, said)
+		t.Errorf("the master said drained before it heard of the failure: the stream was told %+v, the report is %v; want wait and not drained", fx.States, said)
 	}
 	lease = take(2, 4, 10)
 	do(&hold.Ahead{Stream: stream, Rows: true, Dry: true, Newest: lease})
 	if !said.Drained || said.Newest != 2 {
-		t.Errorf("it came again, and is read: %v", said)
+		t.Errorf("the range came again and was read, but the report is %v, want drained with lease 2", said)
 	}
 }
 
-// A stream asks for leads one after the other before their readers are open, but has at most
-// openingMost of them.
+// A stream may ask for another lead before the readers of earlier leads are open. At most openingMost
+// (16) leads may have readers that are not open yet.
 func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -201,15 +201,15 @@ func TestSixteenReadersAtMostAreWaitedFor(t *testing.T) {
 		}
 	}
 	if n != 16 {
-		t.Errorf("%d leads were asked for before a reader was open", n)
+		t.Errorf("%d leads were asked for before a reader was open, want 16", n)
 	}
 	if request(do(&hold.HeadSeen{Lease: first, Head: 100, Waits: true})) == 0 {
-		t.Error("one reader waits, and no other lead is asked for")
+		t.Error("one reader has opened and waits, but no other lead is asked for")
 	}
 }
 
-// A batch without rows has no ack, so no answer of the master says that it is durable. If a process
-// brings such a batch, stepped, to another agent, it is durable as soon as the process has joined.
+// A batch without rows has no ack, so the master never answers that it is durable. If a process has
+// stepped such a batch and brings it to another agent, it is durable when the process has joined.
 func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
 	core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
 	now := int64(0)
@@ -231,7 +231,7 @@ func TestAStepWithoutRowsIsDurableAtTheNextAgent(t *testing.T) {
 		Hello: &pb.HelloReply{Model: "replicated", SessionTtlMs: 60_000}, Joins: []*pb.JoinReply{{Worker: 1, Generation: 1, Epoch: 1, LastStep: 2}}, Echo: now,
 	}})
 	if len(fx.Acked) != 1 || fx.Acked[0] != (hold.Acked{Stream: stream, Through: 4}) {
-		t.Errorf("durable: %+v", fx.Acked)
+		t.Errorf("the stream was told that %+v is durable, want the batches up to 4", fx.Acked)
 	}
 }
 
@@ -264,10 +264,10 @@ func TestAProcessThatLeftBehindItsLastRoundSaysSoToTheNextMaster(t *testing.T) {
 	var leaves []*pb.Leave
 	for _, m := range append(welcome().Send, do(&hold.Tick{}).Send...) {
 		if leaves = append(leaves, m.Leaves...); len(m.Leaves) > 0 {
-			rounds = append(rounds, m.Rounds...) // with them, or the master would not know the process any more
+			rounds = append(rounds, m.Rounds...) // in the message of the Leave: after it, the master does not know the process any more
 		}
 	}
 	if len(leaves) != 1 || len(rounds) != 1 || !rounds[0].Done || !rounds[0].Again || !rounds[0].ToldLast {
-		t.Errorf("it says %v of rounds, and %v", rounds, leaves)
+		t.Errorf("the new master got the rounds %v and the leaves %v in one message, want one of each", rounds, leaves)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// Guarantees 1, 2 and 6, the agent's part of them: whatever breaks, only one trainer at a time
-// has a record, each record gets into the model once, and none is forgotten.
+// The agent's part of guarantees 1, 2 and 6: whatever breaks, only one trainer at a time has a
+// record, each record gets into the model once, and none is forgotten.
 func TestWhateverBreaksEachRecordIsSteppedOnce(t *testing.T) {
 	for _, model := range []string{"shared", "private"} {
 		t.Run(model, func(t *testing.T) {
@@ -46,12 +46,12 @@ func TestWhenASessionExpiresNoRowIsInTwoHands(t *testing.T) {
 	})
 }
 
-// actions returns everything that may happen at any moment.
+// actions returns all events that may happen at any moment.
 func (w *world) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"carry": func(t *rapid.T) { w.carry(rapid.IntRange(1, 6).Draw(t, "messages")) },
 		"time": func(t *rapid.T) {
-			// While the link is down, less than a TTL. Expiry has a test of its own.
+			// While the link is down, less than a TTL passes. Expiry has a test of its own.
 			w.now += int64(rapid.IntRange(1, 300).Draw(t, "ms")) * 1e6
 			w.do(&hold.Tick{})
 			if w.link != nil {
@@ -112,7 +112,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// finish lets everybody go on undisturbed until the end of data.
+// finish lets all trainers go on without faults until the end of data.
 func (w *world) finish() {
 	w.disconnect()
 	w.connect()
@@ -143,26 +143,26 @@ func (w *world) finish() {
 		}
 	}
 	if !w.master.Done() {
-		w.t.Fatalf("%d of %d units settled; %s", w.master.Settled(), worldUnits, w.core.Dump())
+		w.t.Fatalf("only %d of %d units are settled at the end; %s", w.master.Settled(), worldUnits, w.core.Dump())
 	}
 	if twice := w.master.Overlap(); twice != "" {
-		w.t.Fatalf("settled twice: %s", twice)
+		w.t.Fatalf("these units were settled twice: %s", twice)
 	}
-	for _, s := range w.master.Acked() { // whatever broke, each ack told its records
+	for _, s := range w.master.Acked() { // whatever broke, each ack has the tally of its records
 		want := recordsOf(s.From, s.To)
 		if got := (hold.Tally{Rows: s.Tally.GetRows(), Oldest: s.Tally.GetOldest(), Newest: s.Tally.GetNewest()}); s.Tally == nil || got != want {
-			w.t.Fatalf("[%d, %d) was acked with %v, its records are %+v", s.From, s.To, s.Tally, want)
+			w.t.Fatalf("[%d, %d) was acked with the tally %v, want %+v", s.From, s.To, s.Tally, want)
 		}
 	}
 	for u := range int64(worldUnits) {
 		if n := w.stepped[u]; n == 0 || n > 1 && !w.expires {
-			w.t.Fatalf("unit %d is in the model %d times", u, w.stepped[u])
+			w.t.Fatalf("unit %d is in the model %d times, want once", u, w.stepped[u])
 		}
 	}
 	w.settleDown()
 }
 
-// settleDown waits until everything that was stepped is answered as durable.
+// settleDown waits until the master has answered that all stepped batches are durable.
 func (w *world) settleDown() {
 	for range 20 {
 		w.now += 5e6

@@ -11,8 +11,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/toymaster"
 )
 
-// world is an agent's core between a master and trainers. Messages take their time, and
-// streams break at any moment. Each unit is a record.
+// world is an agent's core between a master and trainers. Messages may be late, and streams may
+// break at any moment. Each unit is a record.
 type world struct {
 	t      *rapid.T
 	core   *hold.Core
@@ -28,7 +28,7 @@ type world struct {
 	last    uint32
 	inHand  map[int64]uint32 // unit -> worker that has it unstepped
 	stepped map[int64]int    // how often a unit got into the model
-	expires bool             // sessions do: what was stepped and not answered comes again
+	expires bool             // sessions may expire: then stepped records that were not answered as durable come again
 }
 
 type worker struct {
@@ -41,9 +41,9 @@ type worker struct {
 	acked   uint32
 	through uint32
 	step    int64
-	ended   bool // END was said
+	ended   bool // it was told END
 
-	taken    map[int64][]rng // by step: what got into its model
+	taken    map[int64][]rng // by step: the records that got into its model
 	lastCall uint64
 	asked    map[uint64]int64 // by call: the step whose cut it asks for
 }
@@ -76,7 +76,7 @@ func (w *world) do(ev hold.Event) {
 		for _, l := range w.workers[e.Stream.Worker].leases {
 			if l.id == e.Lease {
 				if e.End < l.at {
-					w.t.Fatalf("lease %d ends at %d, delivered up to %d", l.id, e.End, l.at)
+					w.t.Fatalf("lease %d was cut to end at %d, but it was delivered up to %d", l.id, e.End, l.at)
 				}
 				l.end = e.End
 			}
@@ -88,7 +88,7 @@ func (w *world) do(ev hold.Event) {
 			continue
 		}
 		if a.Through > x.through || a.Through < x.acked {
-			w.t.Fatalf("worker %d: acked through %d of %d, %d before", x.number, a.Through, x.through, x.acked)
+			w.t.Fatalf("worker %d was told that its batches are durable through %d; it has stepped %d, and was told %d before", x.number, a.Through, x.through, x.acked)
 		}
 		x.acked = a.Through
 	}
@@ -157,7 +157,7 @@ func (w *world) join() {
 	w.do(&hold.Open{Stream: hold.Stream{Worker: x.number, Number: 1}, Dataset: 1, Tracked: true})
 }
 
-// leave ends a trainer's process. Nobody has its unstepped rows any more.
+// leave ends a trainer's process. No trainer has its unstepped rows any more.
 func (w *world) leave(number uint32, why pb.Leave_Reason) {
 	x := w.workers[number]
 	if x == nil {
@@ -225,7 +225,7 @@ func (w *world) deliver(x *worker, n int64) {
 	}
 }
 
-// step says that the oldest n batches are in the model, run times.
+// step reports, run times, that the oldest n batches are in the model.
 func (w *world) step(x *worker, n, run int) {
 	if n = min(n, len(x.batches)); n == 0 {
 		run = 1
@@ -247,21 +247,21 @@ func (w *world) step(x *worker, n, run int) {
 	x.step += int64(run)
 	w.do(&hold.Stepped{Stream: hold.Stream{Worker: x.number, Number: 1}, Step: x.step, Batches: uint32(n), Through: x.through, Run: uint32(run)})
 	if w.fx.Invalid != "" {
-		w.t.Fatalf("step refused: %s", w.fx.Invalid)
+		w.t.Fatalf("the core refused a step: %s", w.fx.Invalid)
 	}
 }
 
 // ask asks for the cut at a step of x.
 func (w *world) ask(x *worker, step int64) {
 	if w.master.Model == "shared" {
-		step = x.step // whatever it says: the cut is what is acked by now
+		step = x.step // a cut of a shared model has the records that are acked now, whatever step is asked for
 	}
 	x.lastCall++
 	x.asked[x.lastCall] = step
 	w.do(&hold.Call{Call: &pb.CutCall{Worker: x.number, Id: x.lastCall, Call: &pb.CutCall_Ask{
 		Ask: &pb.CutAsk{Cut: uint64(x.number)<<32 | x.lastCall, Step: step}}}})
 	if w.fx.Invalid != "" {
-		w.t.Fatalf("ask refused: %s", w.fx.Invalid)
+		w.t.Fatalf("the core refused an ask: %s", w.fx.Invalid)
 	}
 }
 
@@ -280,7 +280,7 @@ func (w *world) answered(r *pb.CutReply) {
 	delete(x.asked, r.Id)
 	if r.Code != pb.CutReply_OK {
 		if r.Code != pb.CutReply_FENCED {
-			w.t.Fatalf("call %d of worker %d: %s %s", r.Id, r.Worker, r.Code, r.Reason)
+			w.t.Fatalf("call %d of worker %d was answered %s: %s", r.Id, r.Worker, r.Code, r.Reason)
 		}
 		return
 	}
@@ -302,7 +302,7 @@ func (w *world) answered(r *pb.CutReply) {
 		for _, r := range ranges {
 			for u := r.from; u < r.to; u++ {
 				if want++; !in[u] {
-					w.t.Fatalf("unit %d was stepped at %d by worker %d, and is not in its cut at %d; %s", u, s, x.number, step, w.core.Dump())
+					w.t.Fatalf("worker %[3]d stepped unit %[1]d at step %[2]d, but its cut at step %[4]d does not have the unit; %[5]s", u, s, x.number, step, w.core.Dump())
 				}
 			}
 		}
@@ -310,13 +310,13 @@ func (w *world) answered(r *pb.CutReply) {
 	if w.master.Model == "shared" {
 		for u := range in {
 			if w.stepped[u] == 0 {
-				w.t.Fatalf("unit %d is in a cut and was never stepped", u)
+				w.t.Fatalf("unit %d is in a cut, but was never stepped", u)
 			}
 		}
 		return
 	}
 	if len(in) != want {
-		w.t.Fatalf("worker %d: the cut at %d has %d units, its model %d", x.number, step, len(in), want)
+		w.t.Fatalf("worker %d: the cut at step %d has %d units, its model has %d", x.number, step, len(in), want)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// What a trainer claims is not trusted: whatever it says, the books add up, and
-// a refused claim leaves nothing behind.
+// The agent does not trust the batches that a trainer says it has. Whatever the trainer claims, the
+// core's invariants hold, and a refused claim changes nothing.
 func TestClaimsThatMakeNoSenseLeaveNothingBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		core := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}})
@@ -37,7 +37,7 @@ func TestClaimsThatMakeNoSenseLeaveNothingBehind(t *testing.T) {
 			fx.Reset()
 			core.Step(int64(n)+1, &hold.Join{Join: &pb.Join{Worker: n + 1, Rank: n}, Resume: resume}, &fx)
 			if fx.Invalid != "" && body(core.Dump()) != body(before) {
-				t.Fatalf("%s\nleft\n%s\nbefore\n%s", fx.Invalid, core.Dump(), before)
+				t.Fatalf("a claim was refused (%s), but it changed the core to\n%s\nfrom\n%s", fx.Invalid, core.Dump(), before)
 			}
 			if err := core.Check(); err != nil {
 				t.Fatal(err)
@@ -53,7 +53,7 @@ func TestClaimsThatMakeNoSenseLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// body is a dump without its first line, which has the time.
+// body returns a dump without its first line, which has the time.
 func body(dump string) string {
 	_, rest, _ := strings.Cut(dump, "\n")
 	return rest

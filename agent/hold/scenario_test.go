@@ -12,16 +12,16 @@ import (
 	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
-// TestScenarios replays testdata/scenarios. Each command is an event; what is
-// recorded below it is what the core does. `-rewrite` records anew. Any command
-// takes t=<ms>, the time from then on.
+// TestScenarios replays testdata/scenarios. Each command is an event. The lines below it record the
+// effects of the core; `-rewrite` records them anew. Any command takes t=<ms>: the time of this and
+// all later commands.
 //
 //	connect | disconnect | tick | dump
 //	join worker=1 rank=0      input: resume lines, one a batch: stream=1 number=2 step=5 lease=1.1.3 0-50 records=7/5-9
 //	open stream=1 [untracked] | hungry stream=1 | close stream=1 | gone worker=1 [lost]
 //	deliver stream=1          input: one batch a line: lease:to lease:to=rows/oldest-newest
 //	step stream=1 step=5 batches=1 [through=3] [run=2]
-//	ping                      how long is the session good, in ms
+//	ping                      asks how long the session is good, in ms
 //	yieldsnothing cut=77      YIELDS_PAUSED, for a pause that recv has begun
 //	ask id=1 cut=77 step=5    a call about cuts; restore: another one, with id 1
 //	head lease=1 at=40 [waits]
@@ -165,7 +165,7 @@ func resumes(input string) (all []hold.Resume) {
 	return all
 }
 
-// tally is rows, or rows/oldest-newest.
+// tally reads "rows" or "rows/oldest-newest".
 func tally(text string) (t hold.Tally, told bool) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -200,7 +200,7 @@ func message(t *testing.T, input string) *pb.MasterMessage {
 				h.Token = token(f[2])
 				scan(f[3]+" "+f[4], "%d %d", &h.Prefix, &h.LeaseEnd)
 			}
-			if m.Hello == nil { // more of an answer that has come
+			if m.Hello == nil { // the rest of a HelloReply that came in parts
 				m.Hello = &pb.HelloReply{}
 			}
 			m.Hello.Held = append(m.Hello.Held, h)

@@ -29,14 +29,14 @@ func TestTheRingGoesAroundAndLeavesOutItsOwnNode(t *testing.T) {
 			got += p.Agent
 		}
 		if got != tc.others {
-			t.Errorf("after %s: %s, want %s", agents[tc.self].Agent, got, tc.others)
+			t.Errorf("agent %s goes around %s, want %s", agents[tc.self].Agent, got, tc.others)
 		}
 		if speaks(agents, agents[tc.self]) != tc.speaks {
-			t.Errorf("%s copies for its node: %v", agents[tc.self].Agent, !tc.speaks)
+			t.Errorf("agent %s copies for its node: %v, want %v", agents[tc.self].Agent, !tc.speaks, tc.speaks)
 		}
 	}
 	if got := others(at("a:1"), at("a:1")[0]); len(got) != 0 {
-		t.Error("an agent alone has nobody")
+		t.Errorf("a single agent has the peers %v, want none", got)
 	}
 }
 
@@ -54,10 +54,10 @@ func TestATrainerIsToldOfWhatItLacksTheNewestFirst(t *testing.T) {
 		w    Wanted
 		want string
 	}{
-		{"a group's state is that of any rank, the own copy first", Wanted{Rank: 0, Any: true}, "30:b0 30:b1 | 20:c0 | 10:b0"},
+		{"all ranks of a group have one state; the own copy comes first", Wanted{Rank: 0, Any: true}, "30:b0 30:b1 | 20:c0 | 10:b0"},
 		{"a rank with a model of its own", Wanted{Rank: 0}, "30:b0 | 20:c0 | 10:b0"},
-		{"what it has is not looked for, nor what is older", Wanted{Rank: 0, Known: []uint64{20}}, "30:b0"},
-		{"a part is of one rank", Wanted{Rank: 1, Any: true, Known: []uint64{30}}, "40:b1"},
+		{"a cut that it has is not looked for, nor an older one", Wanted{Rank: 0, Known: []uint64{20}}, "30:b0"},
+		{"a part belongs to one rank", Wanted{Rank: 1, Any: true, Known: []uint64{30}}, "40:b1"},
 	} {
 		var cuts []string
 		for _, copies := range byCut(places, &tc.w) {

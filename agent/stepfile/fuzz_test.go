@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// seal gives all parts of a file the checksums that they should have. Without that a
-// changed byte is found by a checksum, and no code after that check runs.
+// seal gives all parts of a file the right checksums. Without that, the checksum would find each
+// changed byte, and the code after that check would never run.
 func seal(b []byte) {
 	if len(b) < aboutAt {
 		return
@@ -68,7 +68,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if s.Through < s.Durable || int(s.Through-s.Durable) > len(s.Batches) {
-			t.Fatalf("stepped %d, durable %d, %d batches", s.Through, s.Durable, len(s.Batches))
+			t.Fatalf("the file has %d batches, but stepped is %d and durable %d", len(s.Batches), s.Through, s.Durable)
 		}
 		for i, b := range s.Batches {
 			if b.Number != s.Durable+uint32(i)+1 || (b.Step != nil) != (b.Number <= s.Through) {

@@ -14,7 +14,7 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// vector is what the Python client has written, and what it means by it.
+// vector has the bytes that the Python client has written, and their meaning.
 type vector struct {
 	File    []byte
 	About   stepfile.About
@@ -77,7 +77,7 @@ func TestAStepFileSaysWhatTheClientMeant(t *testing.T) {
 			continue
 		}
 		if s.About.Incarnation != v.About.Incarnation || s.About.Stream != v.About.Stream || s.Dataset != 7 || s.Rank != 3 {
-			t.Errorf("%s: it is of %+v", name, s.About)
+			t.Errorf("%s: the file is about %+v", name, s.About)
 		}
 		if s.Durable != v.Durable || s.Through != v.Through || s.Step != v.Step && v.Through > 0 || s.Missing != 0 {
 			t.Errorf("%s: durable %d, stepped %d at %d, missing %d; want %d, %d at %d, 0", name, s.Durable, s.Through, s.Step, s.Missing, v.Durable, v.Through, v.Step)
@@ -94,15 +94,15 @@ func TestAStepFileSaysWhatTheClientMeant(t *testing.T) {
 	}
 }
 
-// A process may be killed within any write. A mark that is not whole does not count, and a
-// frame that is not whole is not there.
+// A process may be killed in the middle of a write. A mark that is not whole does not count, and a
+// frame that is not whole is ignored.
 func TestAWriteThatWasTornSaysNothingNew(t *testing.T) {
 	v := vectors(t)["stepped.json"]
-	for _, pair := range []int{64, 128} { // of these the second mark is the newer one, or the first
+	for _, pair := range []int{64, 128} { // a pair of marks; in one pair the first mark is the newer one, in the other the second
 		for _, mark := range []int{pair, pair + 32} {
 			for written := 1; written < 32; written++ {
 				torn := append([]byte(nil), v.File...)
-				next := binary.LittleEndian.AppendUint64(nil, 1000) // what is being written there
+				next := binary.LittleEndian.AppendUint64(nil, 1000) // the mark that was being written
 				next = binary.LittleEndian.AppendUint64(next, 2)
 				next = binary.LittleEndian.AppendUint64(next, 1<<40)
 				next = binary.LittleEndian.AppendUint64(next, 1000)
@@ -111,8 +111,8 @@ func TestAWriteThatWasTornSaysNothingNew(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%d bytes of the mark at %d: %v", written, mark, err)
 				}
-				if written < 26 && (s.Through > v.Through || s.Durable > v.Durable || s.Step > v.Step) { // the number has two bytes
-					t.Errorf("%d bytes of the mark at %d: durable %d, stepped %d at %d", written, mark, s.Durable, s.Through, s.Step)
+				if written < 26 && (s.Through > v.Through || s.Durable > v.Durable || s.Step > v.Step) { // 26 bytes are the whole mark: the rest of it is 0
+					t.Errorf("%d bytes of a new mark at %d were written, and it counts: durable %d, stepped %d at step %d", written, mark, s.Durable, s.Through, s.Step)
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func TestAWriteThatWasTornSaysNothingNew(t *testing.T) {
 		}
 		for i, b := range s.Batches {
 			if !reflect.DeepEqual(b.Spans, v.Batches[i].Spans) {
-				t.Errorf("with byte %d changed batch %d is %+v", at, b.Number, b.Spans)
+				t.Errorf("byte %d is damaged, and batch %d is read as %+v", at, b.Number, b.Spans)
 			}
 		}
 	}
@@ -146,16 +146,16 @@ func TestAFolderIsForItsOwnerAlone(t *testing.T) {
 		t.Errorf("the folder has mode %v (%v)", info.Mode(), err)
 	}
 	if again, err := stepfile.Open("/run/a.sock", "node-1"); err != nil || again.Path != f.Path {
-		t.Errorf("the next agent has %v, %v", again, err)
+		t.Errorf("the next agent on the socket has the folder %v (%v), want %s", again, err, f.Path)
 	}
 	if other, err := stepfile.Open("/run/b.sock", "node-1"); err != nil || other.Path == f.Path {
-		t.Errorf("an agent on another socket has %v, %v", other, err)
+		t.Errorf("an agent on another socket has the folder %v (%v), want one of its own", other, err)
 	}
 	if err := os.Chmod(f.Path, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stepfile.Open("/run/a.sock", "node-1"); err == nil {
-		t.Error("a folder that others may read is used")
+		t.Error("a folder that others may read was accepted")
 	}
 	if err := os.Remove(f.Path); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestAFolderIsForItsOwnerAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := stepfile.Open("/run/a.sock", "node-1"); err == nil {
-		t.Error("a link is used as the folder")
+		t.Error("a symbolic link was accepted as the folder")
 	}
 }
 
@@ -178,7 +178,7 @@ func TestWhatIsNoStepFileIsLeftAloneAndNoLinkIsFollowed(t *testing.T) {
 	name := filepath.Join(f.Path, "00c0ffee00c0ffee-2")
 	for path, content := range map[string][]byte{
 		name: v.File,
-		filepath.Join(f.Path, "00c0ffee00c0ffee-3"):     v.File, // of stream 2
+		filepath.Join(f.Path, "00c0ffee00c0ffee-3"):     v.File, // its content is of stream 2
 		filepath.Join(f.Path, "notes"):                  []byte("x"),
 		filepath.Join(f.Path, "00c0ffee00c0ffee-2.new"): v.File,
 	} {
@@ -191,7 +191,7 @@ func TestWhatIsNoStepFileIsLeftAloneAndNoLinkIsFollowed(t *testing.T) {
 	}
 	files, err := f.List()
 	if err != nil || len(files) != 3 {
-		t.Fatalf("%v, %v", files, err)
+		t.Fatalf("the folder lists %v (%v), want 3 files", files, err)
 	}
 	for _, file := range files {
 		s, err := file.Read()
@@ -203,6 +203,6 @@ func TestWhatIsNoStepFileIsLeftAloneAndNoLinkIsFollowed(t *testing.T) {
 		}
 	}
 	if ended, err := files[0].Ended(); err != nil || !ended {
-		t.Errorf("nobody has it open: %v, %v", ended, err)
+		t.Errorf("no process has the file open, but Ended says %v (%v)", ended, err)
 	}
 }

@@ -23,8 +23,8 @@ func opened(t *testing.T, socket string) *stepfile.Folder {
 
 func there(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// Agents that were killed leave folders. The next agent on the machine removes those that
-// nobody can need: empty ones, and those whose processes ended a day ago.
+// Agents that were killed leave folders. The next agent on the machine removes the empty ones, and
+// those whose processes ended a day ago. Nobody can need these.
 func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 	t.Setenv(stepfile.RootVariable, t.TempDir())
 	dayAgo := time.Now().Add(-25 * time.Hour)
@@ -42,7 +42,7 @@ func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 		}
 		f.Close()
 		if written == nil {
-			if err := os.Mkdir(f.Path, 0o700); err != nil { // Close is what a killed agent does not do
+			if err := os.Mkdir(f.Path, 0o700); err != nil { // Close has removed it; a killed agent does not call Close
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 	}
 	alive := opened(t, "/run/alive")
 	defer alive.Close()
-	writing, file := left("/run/writing", &dayAgo) // its trainer lives: a lock says so
+	writing, file := left("/run/writing", &dayAgo) // its trainer lives and has the lock
 	defer locks(t, file)()
 
 	us := opened(t, "/run/us")
@@ -70,7 +70,7 @@ func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 	}
 	for path, want := range map[string]bool{empty: false, old: false, fresh: true, foreign: true, alive.Path: true, writing: true, us.Path: true} {
 		if there(path) != want {
-			t.Errorf("%s is there: %v", path, !want)
+			t.Errorf("%s is there: %v, want %v", path, !want, want)
 		}
 	}
 	if !there(filepath.Join(fresh, someFile)) {
@@ -78,7 +78,7 @@ func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 	}
 }
 
-// An agent whose folder is swept while it opens it has one in the end.
+// If the folder of an agent is swept while the agent opens it, the agent makes it again.
 func TestAFolderThatIsSweptWhileItIsOpenedIsMadeAgain(t *testing.T) {
 	t.Setenv(stepfile.RootVariable, t.TempDir())
 	other := opened(t, "/run/other")
@@ -102,7 +102,7 @@ func TestAFolderThatIsSweptWhileItIsOpenedIsMadeAgain(t *testing.T) {
 	for range 500 {
 		f := opened(t, "/run/us")
 		if !there(f.Path) {
-			t.Fatalf("%s is not there", f.Path)
+			t.Fatalf("the folder %s of an agent that has opened it is not there", f.Path)
 		}
 		f.Close()
 	}
@@ -112,8 +112,8 @@ func TestAFolderThatIsSweptWhileItIsOpenedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// locks has another process hold the lock of a file, as a trainer does; its end is what is
-// returned. Locks of one process do not stand in its own way, so there must be two.
+// locks lets another process hold the lock of a file, as a trainer does. end ends that process. A
+// process is not blocked by its own locks, so another one is needed.
 func locks(t *testing.T, path string) (end func()) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -121,7 +121,7 @@ func locks(t *testing.T, path string) (end func()) {
 		t.Fatal(err)
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock); err != nil { // not of the process: of this opening
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock); err != nil { // the lock belongs to this open file, not to the process
 		t.Fatal(err)
 	}
 	return func() { _ = file.Close() }

@@ -14,27 +14,27 @@ const trace = `Traceback (most recent call last):
 ValueError: what went wrong
 `
 
-// Ranks that fail alike print one traceback; the others name the rank that has it. Nothing is
-// repeated at the end that can be read above it.
+// If ranks fail with the same error, one prints its traceback, and the others name that rank. The
+// summary at the end does not repeat a traceback that was printed before.
 func TestAnErrorOfSeveralRanksIsPrintedOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		cfg := sh(`echo "about to fail" >&2; cat >&2 <<'EOF'
 ` + trace + `EOF
 exit 3`)
 		cfg.NProcPerNode, cfg.Model = n, Shared
-		if n > 1 { // each fails by itself, before it hears that another one has
+		if n > 1 { // a rank ignores SIGTERM, so it still fails by itself after another one has failed
 			cfg.Cmd[2] = "trap '' TERM\n" + cfg.Cmd[2]
 		}
 		err := Run(t.Context(), cfg)
 		if err == nil {
-			t.Fatal("it did not fail")
+			t.Fatal("the run did not fail")
 		}
 		said := cfg.Out.(*lines).String() + err.Error()
 		if got := strings.Count(said, "File \"train.py\""); got != 1 {
-			t.Errorf("%d ranks: the traceback is printed %d times:\n%s", n, got, said)
+			t.Errorf("%d ranks: the traceback is printed %d times, want once:\n%s", n, got, said)
 		}
 		if strings.Contains(err.Error(), "what went wrong") {
-			t.Errorf("%d ranks: the summary repeats what is above it:\n%s", n, err)
+			t.Errorf("%d ranks: the summary repeats the error that is printed above it:\n%s", n, err)
 		}
 	}
 }
@@ -45,14 +45,14 @@ func TestATracebackNamesTheRankThatHadItFirst(t *testing.T) {
 	write := func(rank, text string) {
 		p := newPrefixed(to, rank, keptLines)
 		p.trace = &tracer{alike: a, worker: "rank " + rank}
-		for i := range text { // however it comes
+		for i := range text { // one byte at a time
 			if _, err := p.Write([]byte(text[i : i+1])); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p.flush()
 		if got, want := strings.Join(p.last(), "\n"), strings.TrimSuffix(text, "\n"); got != want {
-			t.Errorf("rank %s keeps\n%s\nwant\n%s", rank, got, want)
+			t.Errorf("the last lines of rank %s are\n%s\nwant\n%s", rank, got, want)
 		}
 	}
 	write("0", "before\n"+trace)
@@ -68,15 +68,15 @@ func TestATracebackNamesTheRankThatHadItFirst(t *testing.T) {
 		indented("2", strings.Replace(trace, "wrong", "badly", 1)) + indented("0", trace) +
 		indented("3", "Traceback (most recent call last):\n  File \"cut off")
 	if said.String() != want {
-		t.Errorf("got\n%swant\n%s", said, want)
+		t.Errorf("printed was\n%swant\n%s", said, want)
 	}
 	if n := to.written.Load(); n != int64(strings.Count(want, "\n")) {
-		t.Errorf("%d lines are counted", n)
+		t.Errorf("%d lines are counted, want %d", n, strings.Count(want, "\n"))
 	}
-	for i := range 3 * maxTraces { // it forgets
+	for i := range 3 * maxTraces { // only maxTraces errors are remembered
 		a.printed(fmt.Sprint(i), "x")
 	}
 	if len(a.first) > maxTraces {
-		t.Errorf("%d errors are remembered", len(a.first))
+		t.Errorf("%d errors are remembered, want at most %d", len(a.first), maxTraces)
 	}
 }

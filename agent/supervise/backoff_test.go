@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// asked is a Backoff that notes what it was asked for.
+// asked is a Backoff that notes the numbers of failures that it was called with.
 type asked struct {
 	mu    sync.Mutex
 	n     []int
@@ -48,7 +48,7 @@ func TestAWorkerThatFailsAgainAndAgainIsStartedLaterEachTime(t *testing.T) {
 			t.Errorf("%s: %v\n%s", model, err, cfg.Out)
 		}
 		if !slices.Equal(a.n, []int{1, 2, 3, 4}) {
-			t.Errorf("%s: the backoff was asked for %v", model, a.n)
+			t.Errorf("%s: the backoff was called with %v, want 1 to 4", model, a.n)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestAWorkerThatWasKilledStartsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(a.n, []int{0, 0, 0}) {
-		t.Errorf("the backoff was asked for %v", a.n)
+		t.Errorf("the backoff was called with %v, want 0 three times", a.n)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestASignalEndsARunThatWaitsForItsBackoff(t *testing.T) {
 		signals := make(chan os.Signal, 1)
 		cfg.MaxRestarts, cfg.Model, cfg.Signals = 4, model, signals
 		cfg.Backoff = func(int) time.Duration {
-			signals <- syscall.SIGTERM // heard when it waits
+			signals <- syscall.SIGTERM // it is read while the run waits
 			return time.Hour
 		}
 		out := make(chan error, 1)
@@ -83,7 +83,7 @@ func TestASignalEndsARunThatWaitsForItsBackoff(t *testing.T) {
 				t.Errorf("%s: %v", model, err)
 			}
 		case <-time.After(patience):
-			t.Fatalf("%s: it did not end", model)
+			t.Fatalf("%s: the run did not end after SIGTERM", model)
 		}
 	}
 }

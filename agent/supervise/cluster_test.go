@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// played runs a cluster of shells, which say their TF_CONFIG and rank in files of a folder:
-// one file for each start, named role-index-number.
+// played runs a cluster of shells. At each start, a shell writes its TF_CONFIG and rank into a file
+// named role-index-number.
 type played struct {
 	t      *testing.T
 	cfg    Config
@@ -26,8 +26,8 @@ type played struct {
 	done   chan error
 }
 
-// The tasks say that they have started, and then do what the file `role-index` tells them:
-// "exit 3", or wait for the next word.
+// A task writes its file, then waits for the file `role-index.do` and runs the text in it, such as
+// "exit 3".
 const play = `
 set -e
 role=${TF_CONFIG##*'"type":"'}; role=${role%%'"'*}
@@ -60,11 +60,11 @@ func (p *played) run(ctx context.Context) *played {
 	return p
 }
 
-// start is what a task said when it started.
+// start has the values that a task wrote when it started.
 type start struct {
 	pid         int
 	rank, world string
-	stays       bool // until it is ended
+	stays       bool // it stays until it is ended
 	config      struct {
 		Cluster map[string][]string
 		Task    struct {
@@ -95,7 +95,7 @@ func (p *played) started(name string, n int) start {
 		select {
 		case <-tick.C:
 		case <-after:
-			p.t.Fatalf("%s did not start %d times:\n%s", name, n, p.events)
+			p.t.Fatalf("%s did not start %d times in time:\n%s", name, n, p.events)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (p *played) ends() error {
 	case err := <-p.done:
 		return err
 	case <-time.After(patience):
-		p.t.Fatalf("it did not end:\n%s", p.events)
+		p.t.Fatalf("the cluster did not end in time:\n%s", p.events)
 		return nil
 	}
 }
@@ -137,15 +137,15 @@ func TestEachTaskGetsItsTFConfig(t *testing.T) {
 			world = "none"
 		}
 		if s.rank != ranks[name] || s.world != world || s.stays != (name == "ps-0") || name != s.config.Task.Type+"-"+strconv.Itoa(s.config.Task.Index) {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s started with %+v, want rank %s of %s", name, s, ranks[name], world)
 		}
 		if cluster != nil && !maps.EqualFunc(cluster, s.config.Cluster, slices.Equal) {
-			t.Errorf("%s has another cluster: %v, not %v", name, s.config.Cluster, cluster)
+			t.Errorf("%s has the cluster %v, the task before it has %v", name, s.config.Cluster, cluster)
 		}
 		cluster = s.config.Cluster
 	}
 	if len(cluster[PS]) != 1 || len(cluster[Chief]) != 1 || len(cluster[Worker]) != 2 || len(cluster) != 3 {
-		t.Errorf("%v", cluster)
+		t.Errorf("the cluster is %v, want 1 ps, 1 chief and 2 workers", cluster)
 	}
 	p.events.await(t, 1, "worker 1 runs, pid "+strconv.Itoa(p.started("worker-1", 1).pid))
 	for _, name := range []string{"worker-0", "worker-1", "chief-0"} {
@@ -166,13 +166,13 @@ func TestAWorkerAndAChiefAndAnEvaluatorStartAgainAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if second := p.started(name, 2); !maps.EqualFunc(first.config.Cluster, second.config.Cluster, slices.Equal) || second.rank != first.rank {
-			t.Errorf("%s: %+v, then %+v", name, first, second)
+			t.Errorf("%s started with %+v, and again with %+v; rank and cluster must stay", name, first, second)
 		}
 	}
 	p.events.await(t, 1, "worker 1: killed by SIGKILL; it starts again alone, restart 1 of 100")
 	for _, name := range []string{"ps-0", "worker-0"} {
 		if n := p.starts(name); n != 1 {
-			t.Errorf("%s started %d times", name, n)
+			t.Errorf("%s started %d times, want once", name, n)
 		}
 	}
 	for _, name := range []string{"worker-0", "worker-1", "chief-0", "evaluator-0"} {
@@ -183,22 +183,23 @@ func TestAWorkerAndAChiefAndAnEvaluatorStartAgainAlone(t *testing.T) {
 	}
 }
 
-// Also a worker that has ended well: the records after the checkpoint come again.
+// When a server is lost, all tasks that train start again from a checkpoint. A worker that has ended
+// well starts again too, because the records after the checkpoint come again.
 func TestTheLossOfAServerTakesAllThatTrainBack(t *testing.T) {
 	p := newCluster(t, all...).run(t.Context())
 	p.started("worker-0", 1)
 	p.tell("worker-0", "exit 0")
 	p.events.await(t, 1, "worker 0 has ended well")
 	first := p.started("ps-0", 1)
-	p.tell("ps-0", "exit 0") // a server that ends before its job is lost as one that is killed
+	p.tell("ps-0", "exit 0") // a server that ends before the job counts as lost, even with status 0
 	for _, name := range []string{"ps-0", "chief-0", "worker-0", "worker-1"} {
 		if s := p.started(name, 2); s.config.Cluster[PS][0] == first.config.Cluster[PS][0] {
-			t.Errorf("%s looks for the lost server", name)
+			t.Errorf("%s has the address of the lost server", name)
 		}
 	}
 	p.events.await(t, 1, "ps 0: exit status 0; the model is lost with it")
 	if n := p.starts("evaluator-0"); n != 1 {
-		t.Errorf("the evaluator started %d times", n)
+		t.Errorf("the evaluator started %d times, want once", n)
 	}
 	for _, name := range []string{"worker-0", "worker-1", "chief-0", "evaluator-0"} {
 		p.tell(name, "exit 0")
@@ -220,7 +221,7 @@ func TestAWorkerThatFailsAfterTheChiefsEndDoesNotStartAgain(t *testing.T) {
 		t.Error(err)
 	}
 	if n := p.starts("worker-0"); n != 1 {
-		t.Errorf("it started %d times", n)
+		t.Errorf("the worker started %d times, want once", n)
 	}
 }
 
@@ -240,7 +241,7 @@ func TestWhatWouldOnlyFailAgainStopsTheJob(t *testing.T) {
 			p.tell("worker-1", c.do)
 			failed, ok := errors.AsType[*Failed](p.ends())
 			if !ok || failed.Ends[0].Task != "worker 1" || !strings.Contains(p.events.String(), c.says) {
-				t.Errorf("%v\n%s", failed, p.events)
+				t.Errorf("the job ended with %v, want a failure of worker 1 and %q in\n%s", failed, c.says, p.events)
 			}
 		})
 	}
@@ -254,6 +255,6 @@ func TestASignalEndsAllTasks(t *testing.T) {
 	}
 	cancel()
 	if failed, ok := errors.AsType[*Failed](p.ends()); !ok || failed.ExitCode() != 128+15 {
-		t.Errorf("%v", failed)
+		t.Errorf("after a signal the run ended with %v, want exit code 143", failed)
 	}
 }

@@ -17,7 +17,7 @@ func TestOnlyWhatAProcessDoesToItselfIsACrash(t *testing.T) {
 		{End{Signal: syscall.SIGSEGV}, true},
 		{End{Signal: syscall.SIGBUS}, true},
 		{End{Signal: syscall.SIGABRT}, true},
-		{End{Code: 139}, true}, // a shell says it of its child
+		{End{Code: 139}, true}, // a shell's code for a child that was killed by SIGSEGV
 		{End{Signal: syscall.SIGKILL}, false},
 		{End{Signal: syscall.SIGTERM}, false},
 		{End{Code: 137}, false},
@@ -25,13 +25,13 @@ func TestOnlyWhatAProcessDoesToItselfIsACrash(t *testing.T) {
 		{End{}, false},
 	} {
 		if c.end.Crashed() != c.crash {
-			t.Errorf("%s: crashed is %v", c.end.Status(), c.end.Crashed())
+			t.Errorf("%s: Crashed is %v, want %v", c.end.Status(), c.end.Crashed(), c.crash)
 		}
 	}
 }
 
-// When one trainer has crashed, the others are ended. Their ends are no crashes, whatever the
-// signal.
+// When one trainer has crashed, the others are ended. Their ends do not count as crashes, whatever
+// signal ends them.
 func TestAWorkerThatWasToldToEndHasNotCrashed(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	cfg := sh(`if [ $RANK = 0 ]; then trap 'kill -ABRT $$' TERM; touch ` + ready + `; while :; do sleep 0.02; done
@@ -49,6 +49,6 @@ func TestAWorkerThatWasToldToEndHasNotCrashed(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	if !slices.Equal(crashed, []bool{true, false}) {
-		t.Errorf("crashed, in the order of their ends: %v", crashed)
+		t.Errorf("in the order of the ends, the trainers have crashed: %v; want only the first", crashed)
 	}
 }

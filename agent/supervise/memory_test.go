@@ -18,7 +18,7 @@ const (
 `
 )
 
-// The files of a machine, below root.
+// machine has the files of a machine, below root.
 type machine struct {
 	t    *testing.T
 	root string
@@ -58,20 +58,20 @@ func TestAKillForWantOfMemoryExplainsOneEnd(t *testing.T) {
 			}
 			on.write(c.file, c.after)
 			if !m.one(0) || m.one(0) {
-				t.Error("one kill does not explain exactly one end")
+				t.Error("one kill must explain exactly one end")
 			}
 		})
 	}
 }
 
-// A group that we do not see counts nothing, and neither do the files of another one.
+// If our own cgroup is not visible, no kill is counted, even if files of another cgroup are visible.
 func TestKillsOfAGroupThatIsNotSeenExplainNothing(t *testing.T) {
 	for name, c := range map[string]struct{ own, mounts string }{
-		"no group":                 {"", mountsV2},
-		"no mounts":                {"0::/job\n", ""},
-		"another part is mounted":  {"0::/job\n", "31 23 0:28 /other /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
-		"moved out of what we see": {"0::/../other\n", mountsV2},
-		"the mount shows what is above our namespace": {"0::/job\n",
+		"no group":                      {"", mountsV2},
+		"no mounts":                     {"0::/job\n", ""},
+		"another part is mounted":       {"0::/job\n", "31 23 0:28 /other /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+		"moved out of the visible part": {"0::/../other\n", mountsV2},
+		"the mount shows a group above our namespace": {"0::/job\n",
 			"31 23 0:28 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
 		"version 2 has no memory": {"0::/\n", mountsV1},
 	} {
@@ -88,12 +88,12 @@ func TestKillsOfAGroupThatIsNotSeenExplainNothing(t *testing.T) {
 			m := newMemoryKills(on.root)
 			count("oom_kill 1\n")
 			if m.one(0) {
-				t.Error("it counts kills")
+				t.Error("a kill in another cgroup explains an end")
 			}
 		})
 	}
 	if newMemoryKills(t.TempDir()).one(0) {
-		t.Error("there is no cgroup, and it counts kills")
+		t.Error("there is no cgroup, but a kill explains an end")
 	}
 }
 
@@ -106,16 +106,16 @@ func TestAKillBeforeAWorkerStartedDoesNotExplainItsEnd(t *testing.T) {
 	kills := func(n int) { on.write("sys/fs/cgroup/job/memory.events", fmt.Sprintf("oom_kill %d\n", n)) }
 	kills(0)
 	m := newMemoryKills(on.root)
-	kills(1) // of a child
+	kills(1) // a child was killed
 	late := m.count()
 	if m.one(late) {
 		t.Error("a kill before the start explains an end")
 	}
-	kills(2) // of a worker that started before the first kill, and is seen last
+	kills(2) // a worker that started before the first kill was killed; its end is seen last
 	later := m.count()
 	kills(3)
 	if !m.one(later) || m.one(later) || !m.one(late) || m.one(late) || !m.one(0) || m.one(0) {
-		t.Error("a kill does not explain one end of a worker that ran then")
+		t.Error("each kill must explain the end of exactly one worker that ran at the time")
 	}
 }
 
@@ -146,21 +146,21 @@ func TestAWorkersEndIsExplainedOnlyByAKillSinceItsStart(t *testing.T) {
 	}
 	kills(1)
 	if e := end(func() {}); e.Signal != syscall.SIGKILL || e.Memory {
-		t.Errorf("its end was explained by a kill before its start: %+v", e)
+		t.Errorf("the worker's end was explained by a kill before its start: %+v", e)
 	}
 	if e := end(func() { kills(2) }); e.Signal != syscall.SIGKILL || !e.Memory {
-		t.Errorf("its end was not explained by the kill of it: %+v", e)
+		t.Errorf("the worker's end was not explained by its kill: %+v", e)
 	}
 }
 
 func TestAnEndForWantOfMemorySaysSo(t *testing.T) {
 	for want, end := range map[string]End{
 		"killed by SIGKILL: out of memory": {Signal: syscall.SIGKILL, Memory: true},
-		"exit status 137: out of memory":   {Code: 137, Memory: true}, // a shell says it of its child
+		"exit status 137: out of memory":   {Code: 137, Memory: true}, // a shell's code for a child that was killed by SIGKILL
 		"killed by SIGKILL":                {Signal: syscall.SIGKILL},
 	} {
 		if end.Status() != want {
-			t.Errorf("%q, want %q", end.Status(), want)
+			t.Errorf("the status is %q, want %q", end.Status(), want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if signal.Ignored(os.Interrupt) { // as in the background of a shell: a worker's own trap would not count
+	if signal.Ignored(os.Interrupt) { // a shell ignores it for background jobs, and then a worker's own trap has no effect
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	leaks.Main(m)
@@ -34,7 +34,7 @@ type lines struct {
 	sig chan struct{}
 }
 
-// patience is more than anything takes on a busy machine.
+// patience is longer than any step of a test takes on a busy machine.
 const patience = 2 * time.Minute
 
 func newLines() *lines { return &lines{sig: make(chan struct{}, 1)} }
@@ -62,7 +62,7 @@ func (l *lines) await(t *testing.T, n int, text string) {
 		select {
 		case <-l.sig:
 		case <-after:
-			t.Fatalf("%q did not come %d times; output:\n%s", text, n, l)
+			t.Fatalf("%q did not come %d times in time; the output is\n%s", text, n, l)
 		}
 	}
 }
@@ -81,13 +81,13 @@ func TestEachRankGetsTorchrunsEnvironmentAndItsPrefix(t *testing.T) {
 	}
 	for _, want := range []string{"[2] 2 0 4 2 10.0.0.1 1 /tmp/x.sock 0\n", "[3] 3 1 4 2 10.0.0.1 1 /tmp/x.sock 0\n"} {
 		if got := cfg.Out.(*lines).String(); !strings.Contains(got, want) {
-			t.Errorf("no line %q in\n%s", want, got)
+			t.Errorf("the output has no line %q:\n%s", want, got)
 		}
 	}
 }
 
-// A task listens seconds after its port was chosen. The system gives ports from 32768 on to
-// outgoing connections meanwhile.
+// A task listens on its port only seconds after the port was chosen. Meanwhile the system may give any
+// port from 32768 on to an outgoing connection. So the port must be a lower one.
 func TestMasterPortIsNoneThatTheSystemGivesAway(t *testing.T) {
 	for range 20 {
 		cfg := sh(`echo "port $((MASTER_PORT >= 20000 && MASTER_PORT < 32000))"`)
@@ -127,7 +127,7 @@ func TestAReplicatedJobRestartsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// The last lines of what failed first are in the summary if others wrote much after them.
+// The summary has the last lines of the rank that failed first, even if other ranks wrote much after them.
 func TestTheSummaryNamesRankStatusAndLastLines(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	cfg := sh(`if [ $RANK = 1 ]; then
@@ -143,7 +143,7 @@ func TestTheSummaryNamesRankStatusAndLastLines(t *testing.T) {
 	}
 	first := failed.Ends[0]
 	if first.Rank != 1 || first.Code != 3 || failed.ExitCode() != 3 || len(first.Stderr) != keptLines || first.Stderr[keptLines-1] != "line 30" {
-		t.Errorf("%+v", failed)
+		t.Errorf("the failure is %+v", failed)
 	}
 	if text := err.Error(); !strings.Contains(text, "rank 1") || !strings.Contains(text, "exit status 3") || !strings.Contains(text, "line 30") {
 		t.Errorf("summary:\n%s", text)
@@ -191,7 +191,7 @@ func TestAfterGraceAGroupThatDoesNotListenIsKilled(t *testing.T) {
 
 func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	cfg := sh(`sleep 100000 & echo $! > ` + file + `; exit 0`) // nobody waits for that
+	cfg := sh(`sleep 100000 & echo $! > ` + file + `; exit 0`) // the worker does not wait for its child
 	if err := Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestNothingThatAWorkerHasStartedIsLeft(t *testing.T) {
 	awaitGone(t, pid)
 }
 
-// awaitGone waits until pid is no process, or only an unreaped one.
+// awaitGone waits until pid is no process any more, or only an unreaped one.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	after := time.After(patience)
@@ -220,12 +220,12 @@ func awaitGone(t *testing.T, pid int) {
 		select {
 		case <-tick.C:
 		case <-after:
-			t.Fatalf("process %d lives: %s", pid, stat)
+			t.Fatalf("process %d still lives: %s", pid, stat)
 		}
 	}
 }
 
-// The kernel ends the workers when we are killed and can do nothing ourselves.
+// When the supervisor is killed, it cannot end its workers. The kernel does.
 func TestWorkersEndWhenTheirSupervisorIsKilled(t *testing.T) {
 	if os.Getenv("HEADRACE_TEST_SUPERVISE") != "" {
 		err := Run(context.Background(), Config{Cmd: []string{"/bin/sh", "-c", `echo "pid=$$"; exec sleep 300`}})
@@ -272,13 +272,13 @@ func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
 	for l := range strings.Lines(out.String()) {
 		prefix, rest, ok := strings.Cut(strings.TrimSuffix(l, "\n"), "] ")
 		if !ok || strings.Trim(rest, prefix[1:]) != "" {
-			t.Fatalf("mixed line %.80q", l)
+			t.Fatalf("a line has output of two ranks: %.80q", l)
 		}
 		got[prefix] += len(rest)
 	}
 	for rank := range 4 {
 		if n := got["["+strconv.Itoa(rank)]; n != maxLine+15 {
-			t.Errorf("rank %d: %d bytes", rank, n)
+			t.Errorf("rank %d printed %d bytes", rank, n)
 		}
 	}
 }
@@ -295,13 +295,13 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 		"node rank":   {Config{Cmd: []string{"true"}, NodeRank: 1}, "--node-rank"},
 	} {
 		if err := Run(t.Context(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, not %q", name, err, c.want)
+			t.Errorf("%s: the run ended with %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-// The program is missing when a worker should start again, as in the middle of an upgrade. Without
-// this rule the others would run for hours, and no signal would reach them.
+// The program is missing when a worker must start again, for example in the middle of an upgrade.
+// Then the run ends. Otherwise the other workers would run for hours, and no signal would reach them.
 func TestAWorkerThatCannotStartAgainEndsTheOthers(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond} {
 		program := filepath.Join(t.TempDir(), "train")
@@ -321,7 +321,7 @@ func TestAWorkerThatCannotStartAgainEndsTheOthers(t *testing.T) {
 		}
 		out.await(t, 1, "ends 1")
 		if err := <-done; !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "start rank 0") {
-			t.Errorf("after a pause of %v: %v", pause, err)
+			t.Errorf("after a pause of %v the run ended with %v, want a missing program of rank 0", pause, err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	g := m.cutAt(7).Gone
 	if g == nil || !g.Stops || g.Units != 50 || len(g.Ranges) != 1 || g.Ranges[0].Start != 100 || g.Ranges[0].End != 150 || g.Ranges[0].Dataset != "clicks" ||
 		g.Ranges[0].Partition != "files:clicks" || g.Ranges[0].Unit != "bytes" || g.Ranges[0].Passes != 1 || g.Ranges[0].Whole {
-		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
+		t.Errorf("the master says that %v of cut 7 is gone", g)
 	}
 	if g := m.cutAt(8).Gone; g != nil {
 		t.Errorf("cut 8 needs no deleted record, but the master says that %v is gone", g)
@@ -90,18 +90,18 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	// The source was deleted and made again, so the dataset cannot go on without the deleted records.
 	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", All: true}})
 	if g := m.cutAt(7).Gone; g == nil || !g.Stops || !g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 1000 {
-		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
+		t.Errorf("the master says that %v of cut 7 is gone", g)
 	}
 	if dry, err = rewind(true); err != nil || !strings.Contains(dry.Hint, "delete dataset clicks") || strings.Contains(dry.Hint, "on_loss") {
 		t.Errorf("the dry run says %v (%v), want the hint to delete the dataset", dry, err)
 	}
 	m.srv.SetDeleted(1, []serve.Deletion{{Source: "files:clicks", Low: 170}})
 	if g := m.cutAt(7).Gone; g == nil || g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 170 {
-		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
+		t.Errorf("the master says that %v of cut 7 is gone", g)
 	}
 	m.srv.ForgetDeleted(1)
 	if g := m.cutAt(7).Gone; g != nil {
-		t.Errorf("the master says that %v of cut 7 is gone, which is wrong", g)
+		t.Errorf("the master says that %v of cut 7 is gone", g)
 	}
 	a.hangUp()
 	m.must(m.stop())
