@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// answers notes what was told of a dataset's source.
+// answers notes what the shard service is told about a dataset's source.
 type answers struct {
 	sets []serve.Dataset
 	told chan string
@@ -34,7 +34,7 @@ func TestAnAwayBucketIsAskedUntilItAnswers(t *testing.T) {
 	}
 	const files = "name: clicks\nfiles: {root: s3://lake/clicks}\ndecode: lines\n"
 	s, away := &shelf{n: 3}, 1
-	s.set(func(int64) error { // asked under its lock
+	s.set(func(int64) error { // called with the shelf's lock held
 		if away--; away >= 0 {
 			return &sources.Temporary{Err: errors.New("nobody is there"), Away: true}
 		}
@@ -49,36 +49,36 @@ func TestAnAwayBucketIsAskedUntilItAnswers(t *testing.T) {
 	p := &probes{srv: a, log: slog.New(slog.DiscardHandler), told: make(chan uint32, 1), open: s.open}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { p.run(ctx); close(ended) }() // waited for below
+	go func() { p.run(ctx); close(ended) }()
 	next := func(want string) {
 		t.Helper()
 		select {
 		case got := <-a.told:
 			if got != want {
-				t.Fatalf("told %s, want %s", got, want)
+				t.Fatalf("the shard service was told %s, want %s", got, want)
 			}
-		case <-time.After(time.Minute): // only ends a hang
-			t.Fatalf("nothing was told, want %s", want)
+		case <-time.After(time.Minute): // only ends a test that fails
+			t.Fatalf("the shard service was told nothing in time, want %s", want)
 		}
 	}
 	p.note(1)
 	p.note(1)
 	next("silent")
 	next("answered")
-	// The sources of these are not asked, and nothing is noted: what the guard knows stays.
+	// The guard asks the sources of these datasets, or nobody needs them. So the probes do not ask.
 	asked := len(s.asked)
 	for _, id := range []uint32{2, 3, 4, 5} {
 		p.until(ctx, id)
 	}
 	if len(s.asked) != asked {
-		t.Errorf("%d sources were asked that others ask, or that nobody reads", len(s.asked)-asked)
+		t.Errorf("%d sources were asked that the guard asks, or that nobody reads, want none", len(s.asked)-asked)
 	}
 	cancel()
 	<-ended
 }
 
-// Of hundreds of partitions a broker needs seconds to say where they end. It is asked less
-// often then, so that we take a fifth of its time.
+// A broker may need seconds to say where hundreds of partitions end. Then it is asked less often, so
+// that it is busy with the answers for at most a fifth of the time.
 func TestASourceThatTakesLongToAnswerIsAskedLessOften(t *testing.T) {
 	for _, c := range []struct{ every, took, want time.Duration }{
 		{time.Second, 10 * time.Millisecond, time.Second},
@@ -88,7 +88,7 @@ func TestASourceThatTakesLongToAnswerIsAskedLessOften(t *testing.T) {
 		{time.Minute, 20 * time.Second, time.Minute},
 	} {
 		if got := restAfter(c.every, c.took); got != c.want {
-			t.Errorf("asked every %v, answered in %v: the next question comes after %v, not %v", c.every, c.took, got, c.want)
+			t.Errorf("asked every %v, answered in %v: the next question comes after %v, want %v", c.every, c.took, got, c.want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/headrace/headrace/sources/pulsar"
 )
 
-// progress is a ledger of two datasets, of which one names a group.
+// progress is a ledger of two datasets. One of them names a consumer group.
 type progress struct {
 	group string
 	marks []sources.Mark
@@ -77,10 +77,10 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 		broker.got = nil
 		err := c.round(t.Context())
 		if len(broker.got) != want {
-			t.Errorf("told %v, want %d marks", broker.got, want)
+			t.Errorf("the broker was told %v, want %d marks", broker.got, want)
 		}
 		if (err != nil) != (broker.fail != nil) {
-			t.Errorf("it says %v, the broker %v", err, broker.fail)
+			t.Errorf("the round returned %v, the broker %v", err, broker.fail)
 		}
 	}
 	round(2)
@@ -91,13 +91,13 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	broker.fail = nil
 	round(1)
 	if broker.got[0] != mark("b", 9) {
-		t.Errorf("told %v", broker.got)
+		t.Errorf("after the failure the broker was told %v, want the new mark of b", broker.got)
 	}
 	old := c.said[said{dataset: 2, progress: "g", partition: "a"}]
 	c.said[said{dataset: 2, progress: "g", partition: "a"}] = told{old.at, old.when.Add(-commitAgain)}
-	round(1) // so that the broker does not forget it
+	round(1) // an old mark is told again before the broker forgets it
 
-	ledger.group = "another" // which has no offsets yet
+	ledger.group = "another" // this group has no offsets yet
 	round(2)
 	round(0)
 
@@ -106,7 +106,7 @@ func TestTheBrokerIsToldWhatIsNewAndAgainAfterAFailure(t *testing.T) {
 	ledger.marks[0] = mark("a", 6)
 	broker.got = nil
 	if c.run(stopped); len(broker.got) != 1 {
-		t.Errorf("at the end it told %v", broker.got)
+		t.Errorf("when the master stopped, the broker was told %v, want one mark", broker.got)
 	}
 }
 
@@ -126,23 +126,23 @@ func TestTheBrokerIsToldAtOnceWhenMarksMove(t *testing.T) {
 		select {
 		case m := <-broker.told:
 			if m[0].Back != back {
-				t.Errorf("back is %v", m[0].Back)
+				t.Errorf("the mark has Back %v, want %v", m[0].Back, back)
 			}
 			return m[0].Position.Offset
 		case <-time.After(time.Minute):
-			t.Fatal("the broker was not told")
+			t.Fatal("the broker was not told in time")
 			return 0
 		}
 	}
 	if at := next(false); at != 9 {
-		t.Errorf("at first: %d", at)
+		t.Errorf("the first mark is %d, want 9", at)
 	}
-	c.mu.Lock() // somebody rewinds: the marks go back
+	c.mu.Lock() // a rewind: the marks go back
 	ledger.marks = []sources.Mark{{Partition: "a", Position: sources.Position{Offset: 4}}}
 	c.mu.Unlock()
 	ledger.moved <- struct{}{}
 	if at := next(true); at != 4 {
-		t.Errorf("after a rewind: %d", at)
+		t.Errorf("after a rewind the mark is %d, want 4", at)
 	}
 	cancel()
 	<-done
@@ -178,8 +178,8 @@ func (*oneRetained) RetainMarks(context.Context, uint32) ([]sources.Mark, error)
 }
 func (*oneRetained) CommitMarks(context.Context, uint32) ([]sources.Mark, error) { return nil, nil }
 
-// A dataset is deleted while a round tells a slow broker about it. The round does not make the
-// removed subscription again: the broker would keep records for nobody, for ever.
+// A dataset is deleted while a round tells a slow broker about it. The round must not make the removed
+// subscription again. Otherwise the broker would keep records for nobody, for ever.
 func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
 	broker := &holding{began: make(chan struct{}), goOn: make(chan struct{}), released: make(chan struct{})}
 	c := &commits{srv: &oneRetained{}, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
@@ -198,8 +198,8 @@ func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
 	})
 	select {
 	case <-broker.released:
-		t.Error("released while a round tells the broker to keep records")
-	case <-time.After(200 * time.Millisecond): // only a defect needs this long to show
+		t.Error("the subscription was released while a round tells the broker to keep records")
+	case <-time.After(200 * time.Millisecond): // time in which a defect would show
 	}
 	close(broker.goOn)
 	wg.Wait()
@@ -208,11 +208,11 @@ func TestWhatADeletedDatasetHasAtItsBrokerIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// retaining is a broker that may fail to retain, or to note progress, of some partitions.
+// retaining is a broker that can fail to retain records, or to note progress, for some partitions.
 type retaining struct {
 	sources.Source
-	untold            map[sources.PartitionID]bool // by both
-	fail              error                        // of Retain, of all partitions
+	untold            map[sources.PartitionID]bool // Retain and Commit fail for these
+	fail              error                        // Retain fails with it for all partitions
 	retained, commits []sources.PartitionID
 }
 
@@ -265,10 +265,10 @@ func TestAPartitionThatCannotBeToldKeepsNoOtherFromIt(t *testing.T) {
 		broker.retained, broker.commits = nil, nil
 		err := c.round(t.Context())
 		if !slices.Equal(broker.retained, want) || !slices.Equal(broker.commits, want) {
-			t.Errorf("retained are %v, committed %v, want %v", broker.retained, broker.commits, want)
+			t.Errorf("the broker retains %v and has the progress of %v, want %v for both", broker.retained, broker.commits, want)
 		}
 		if fails := broker.fail != nil || len(broker.untold) > 0; (err != nil) != fails {
-			t.Errorf("it says %v", err)
+			t.Errorf("the round returned %v, want an error: %v", err, fails)
 		}
 	}
 	round()

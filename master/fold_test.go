@@ -16,7 +16,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// folder is a shard service with one partition, which notes what is folded.
+// folder is a shard service with one partition. It notes which segments are folded.
 type folder struct {
 	ledger
 	segs   []sources.Segment
@@ -46,7 +46,7 @@ func (f *folder) Fold(_ context.Context, partition uint32, before int64, needed 
 func (f *folder) NoteDeleted(_ uint32, some []serve.Deletion) { f.soon = append(f.soon, some...) }
 func (f *folder) SetDeleted(_ uint32, all []serve.Deletion)   { f.gone = all }
 
-// forgets is a source that needs segment 2 of those that are settled.
+// forgets is a source that forgets all settled segments but segment 2.
 type forgets struct {
 	sources.Source
 	below sources.Position
@@ -57,7 +57,7 @@ func (f *forgets) Forget(_ context.Context, _ sources.PartitionID, segs []source
 	return 4, []int64{2}, nil
 }
 
-// able is a part of a spec whose kind can do more.
+// able is a part of a spec whose kind can forget or delete.
 type able struct {
 	dataset.Part
 	forgets, deletes bool
@@ -80,17 +80,17 @@ func TestSegmentsThatASourceForgetsAreFoldedOnceAndTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(srv.folds) != "[5 before 4 but [2]]" || src.below != srv.marked || len(srv.gone) != 0 {
-		t.Errorf("folded %v of those below %v, and told %+v", srv.folds, src.below, srv.gone)
+		t.Errorf("folded are %v, the source was asked below %v, and the deletions told are %+v; want [5 before 4 but [2]] and none", srv.folds, src.below, srv.gone)
 	}
 	srv.segs = []sources.Segment{segment(1, ""), segment(2, "b"), segment(3, ""), segment(4, "d")}
 	if _, err := f.fold(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(srv.folds) != 1 {
-		t.Errorf("nothing is left to fold: %v", srv.folds)
+		t.Errorf("nothing is left to fold, but the folds are %v", srv.folds)
 	}
 	if fmt.Sprint(srv.gone) != fmt.Sprint([]serve.Deletion{{Source: "mem:x", Segment: 1, Low: 10}, {Source: "mem:x", Segment: 3, Low: 10}}) {
-		t.Errorf("told %+v", srv.gone)
+		t.Errorf("the deletions told are %+v, want segments 1 and 3", srv.gone)
 	}
 }
 
@@ -116,16 +116,16 @@ func TestWhatASourceDeletesIsToldAndAnErrorStopsNobody(t *testing.T) {
 		for range 2 {
 			more, err := f.fold(t.Context())
 			if err != nil || !more || src.below != srv.marked || len(srv.folds) > 0 {
-				t.Errorf("more %t, below %v, folded %v: %v", more, src.below, srv.folds, err)
+				t.Errorf("fold returned %t and %v; the source was asked below %v, folded are %v", more, err, src.below, srv.folds)
 			}
 			if want := []serve.Deletion{{Source: "mem:x", Segment: 1, Low: 11}, {Source: "mem:x", Segment: 2, Low: 12}}; !slices.Equal(srv.gone, want) {
-				t.Errorf("told %+v, want %+v", srv.gone, want)
+				t.Errorf("the deletions told are %+v, want %+v", srv.gone, want)
 			}
 		}
 	}
 }
 
-// looks is a live source that forgets nothing before it was asked for heads.
+// looks is a live source that forgets nothing before its heads were asked for.
 type looks struct {
 	*river
 	looked bool
@@ -146,7 +146,7 @@ func (l *looks) Forget(context.Context, sources.PartitionID, []sources.Segment, 
 // grown is a shard service with one partition that is read. It notes when it is folded.
 type grown struct {
 	noted
-	busy   time.Time // until then, so many segments wait that no further ones are asked for
+	busy   time.Time // until then so many segments wait that the listing asks for no more
 	segs   []sources.Segment
 	folded time.Time
 	told   []serve.Deletion
@@ -179,8 +179,8 @@ func (g *grown) Fold(context.Context, uint32, int64, []int64) error {
 func (g *grown) NoteDeleted(_ uint32, some []serve.Deletion) { g.told = append(g.told, some...) }
 func (g *grown) SetDeleted(_ uint32, all []serve.Deletion)   { g.told = all }
 
-// A master that lives for less than a minute forgets too: segments are folded as soon as the
-// source has looked, however long that takes. A rewind is told of them at once.
+// A master that lives for less than a minute folds segments too. It folds them as soon as the source
+// has looked, however long that takes. A rewind knows of the folded segments at once.
 func TestANewMasterFoldsOnceTheSourceHasLooked(t *testing.T) {
 	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, remember: 1h}\ndecode: lines\n"), "")
 	if err != nil {
@@ -201,7 +201,7 @@ func TestANewMasterFoldsOnceTheSourceHasLooked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := (serve.Deletion{Source: "river:0", Segment: 3, Low: 10}); len(srv.told) != 1 || srv.told[0] != want {
-				t.Errorf("told %+v at once, want %+v", srv.told, want)
+				t.Errorf("the deletions told at once are %+v, want %+v", srv.told, want)
 			}
 			if took := srv.folded.Sub(began); took != c.want {
 				t.Errorf("the first fold came after %v, want %v", took, c.want)
@@ -217,13 +217,13 @@ func TestWhatWasReadIsDeletedOnceAMinuteOrMoreOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := (&listing{spec: spec}).foldEvery(); got != want {
-			t.Errorf("with retain %s every %v, want %v", retain, got, want)
+			t.Errorf("with retain: %s files are deleted every %v, want %v", retain, got, want)
 		}
 	}
 }
 
-// A new master has heard from agents of leases up to the end of what is listed. So it plans
-// nothing, and its core never says that it needs more.
+// A new master has heard of leases up to the end of the listed segments. So its core plans nothing, and
+// never says that it needs more segments. The listing must go on by itself.
 func TestMoreIsListedWhenNothingIsLeftToPlan(t *testing.T) {
 	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never}\ndecode: lines\n"), "")
 	if err != nil {
@@ -236,12 +236,12 @@ func TestMoreIsListedWhenNothingIsLeftToPlan(t *testing.T) {
 		want     bool
 	}{{300, 0, true}, {300, 10, false}, {10, 10, true}} {
 		if got := l.wanted(&serve.Partition{Segments: c.segments, Ahead: c.ahead}); got != c.want {
-			t.Errorf("with %d segments and %d units to plan: %t", c.segments, c.ahead, got)
+			t.Errorf("with %d segments and %d units to plan, more is wanted: %t, want %t", c.segments, c.ahead, got, c.want)
 		}
 	}
 }
 
-// deleted is a source that tells that segments 1 and 2 are gone, as soon as it has looked.
+// deleted is a source that says, once it has looked, that segments 1 and 2 are gone.
 type deleted struct {
 	*looks
 }
@@ -253,13 +253,13 @@ func (d deleted) Delete(context.Context, sources.PartitionID, []sources.Segment,
 	return sources.Deletions{Gone: []int64{1, 2}}, nil
 }
 
-// forgetful is a grown that may forget what is deleted.
+// forgetful is a grown that can be told to forget the deletions.
 type forgetful struct{ grown }
 
 func (f *forgetful) ForgetDeleted(uint32) { f.told = nil }
 
-// A dataset that has failed is not listed any more. The master knows until the dataset is deleted
-// which of its files were deleted, also after a new listing has begun and has not looked yet.
+// A dataset that has failed is not listed any more. Until the dataset is deleted, the master knows which
+// of its files were deleted. It knows that also while a new listing has not looked yet.
 func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 	spec, err := dataset.Parse([]byte("name: d\nfiles: {root: /data, end: never, retain: 1h}\ndecode: lines\n"), "")
 	if err != nil {
@@ -270,7 +270,7 @@ func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 		srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
 	}
 	want := []serve.Deletion{{Source: "river:0", Segment: 1, Low: 10}, {Source: "river:0", Segment: 2, Low: 10}}
-	for _, headsEvery := range []time.Duration{10 * time.Second, time.Hour} { // the second one does not look
+	for _, headsEvery := range []time.Duration{10 * time.Second, time.Hour} { // the second listing ends before it looks
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -279,27 +279,27 @@ func TestWhatIsDeletedIsKnownAfterTheListingHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(srv.told, want) {
-				t.Errorf("after the listing has ended %+v is known", srv.told)
+				t.Errorf("after the listing has ended, the known deletions are %+v, want %+v", srv.told, want)
 			}
 		})
 	}
 	d := newDiscovery(Config{Logger: slog.New(slog.DiscardHandler)}, srv, nil)
 	d.folds[3] = true
 	if d.reconcile(t.Context(), []serve.Dataset{srv.set}); !slices.Equal(srv.told, want) {
-		t.Errorf("of a failed dataset %+v is known", srv.told)
+		t.Errorf("the known deletions of a failed dataset are %+v, want %+v", srv.told, want)
 	}
 	ended := &listing{cancel: func() {}}
 	d.live[inputID{3, 0}] = ended
 	if d.reconcile(t.Context(), nil); !slices.Equal(srv.told, want) {
-		t.Errorf("before its listing has ended %+v is known", srv.told)
+		t.Errorf("the known deletions of a deleted dataset whose listing still runs are %+v, want %+v", srv.told, want)
 	}
 	delete(d.live, inputID{3, 0})
 	if d.reconcile(t.Context(), nil); len(srv.told) > 0 || len(d.folds) > 0 {
-		t.Errorf("of a deleted dataset %+v is known", srv.told)
+		t.Errorf("the known deletions of a deleted dataset are %+v, want none", srv.told)
 	}
 }
 
-// asks is a source that names the segments to delete while somebody rewinds.
+// asks is a source that asks whether it may delete segments 1 and 2. Meanwhile a rewind moves the mark.
 type asks struct {
 	sources.Source
 	srv  *folder
@@ -319,14 +319,14 @@ func TestWhatWillBeDeletedIsToldBeforeTheMarkIsReadAgain(t *testing.T) {
 	for id := range int64(5) {
 		srv.segs = append(srv.segs, sources.Segment{ID: id, End: 10, Sealed: true, Locator: []byte("a")})
 	}
-	for range 2 { // segments that were not deleted after all are not reported any more
+	for range 2 { // segment 2 is announced and then not deleted, so it is not reported afterwards
 		srv.gone, srv.soon = nil, nil
 		if _, err := f.fold(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		one, two := serve.Deletion{Source: "mem:x", Segment: 1, Low: 10}, serve.Deletion{Source: "mem:x", Segment: 2, Low: 10}
 		if !slices.Equal(srv.soon, []serve.Deletion{one, two}) || !slices.Equal(srv.gone, []serve.Deletion{one}) || src.mark != srv.marked {
-			t.Errorf("told %+v, then %+v, below %v", srv.soon, srv.gone, src.mark)
+			t.Errorf("announced are %+v, then reported %+v, below %v; want both, then segment 1, below the mark that is read last", srv.soon, srv.gone, src.mark)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestAMasterEndsWhenItsStateFolderIsRemovedOrReplaced(t *testing.T) {
 		}
 		err := m.ends()
 		if err == nil || !strings.Contains(err.Error(), state) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "newest checkpoint") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("the state folder %s, and the master ended with %v", what, err)
 		}
 	}
 }
@@ -35,10 +35,10 @@ func (r *running) ends() error {
 	r.t.Helper()
 	select {
 	case err := <-r.done:
-		r.done <- nil // for stop
+		r.done <- nil // stop reads it
 		return err
 	case <-time.After(time.Minute):
-		r.t.Fatal("the master goes on")
+		r.t.Fatal("the master did not end in time")
 		return nil
 	}
 }

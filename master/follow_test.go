@@ -21,19 +21,19 @@ kafka: {brokers: ["nobody:1"], topic: clicks, start: latest, end: never, refresh
 decode: lines
 `
 
-// river is a source without an end, whose heads a test moves.
+// river is a source without an end. A test moves its heads.
 type river struct {
 	sources.Source
 	mu       sync.Mutex
 	heads    map[sources.PartitionID]int64
 	parts    []sources.PartitionID
 	joined   []sources.PartitionID
-	err      error // of Partitions
+	err      error // Partitions returns it
 	listings int   // calls of Partitions
-	down     error // of Bounds
-	hangs    bool  // Bounds, until its context ends or it does not any more
+	down     error // Bounds returns it
+	hangs    bool  // Bounds hangs until its context ends or hangs is false again
 	replaced []sources.Replaced
-	unsure   error // of Compare
+	unsure   error // Compare returns it
 	compares int   // calls of Compare
 }
 
@@ -77,7 +77,7 @@ func (r *river) Segments(_ context.Context, p sources.PartitionID, after int64, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if after >= 0 {
-		return nil, errors.New("more than one segment is asked for")
+		return nil, errors.New("the river has one segment, and another one was asked for")
 	}
 	return []sources.Segment{{Start: 0, End: r.heads[p], Locator: []byte{1}, Name: string(p)}}, nil
 }
@@ -95,8 +95,8 @@ func (r *river) Bounds(ctx context.Context, parts []sources.PartitionID) ([]sour
 	return all, r.down
 }
 
-// Compare tells what was replaced, and nothing answers after it, so that a test sees the
-// head that was told.
+// Compare reports the replaced records. After that the source does not answer, so that a test sees the
+// reported head.
 func (r *river) Compare(context.Context) ([]sources.Replaced, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func TestHeadsAndNewPartitionsOfALiveInputAreFollowed(t *testing.T) {
 	r.set(func() { r.heads["river:0"] = 15 })
 	d := m.until("more in a partition", listed(35))
 	if d.State != "running" || d.ListingComplete || len(r.joined) != 0 {
-		t.Errorf("%v, joined %v", d, r.joined)
+		t.Errorf("the dataset is %v, and the partitions %v joined later; want running, not complete, and none", d, r.joined)
 	}
 	r.set(func() { r.add(7) })
 	if d := m.until("another partition", listed(42)); d.Partitions != 3 {
@@ -142,12 +142,12 @@ func TestHeadsAndNewPartitionsOfALiveInputAreFollowed(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
-	// The next master knows where each begins, and asks how far they reach now.
+	// The next master knows where each partition begins, and asks for their heads.
 	r.set(func() { r.heads["river:2"] = 8; r.add(1) })
 	m = followed(t, r, state)
 	m.until("heads and a partition that came meanwhile", listed(44))
 	if fmt.Sprint(r.joined) != "[river:2 river:3]" {
-		t.Errorf("joined later: %v", r.joined)
+		t.Errorf("the partitions %v joined later, want river:2 and river:3", r.joined)
 	}
 }
 
@@ -182,17 +182,17 @@ func TestASourceThatDoesNotAnswerIsToldUntilItAnswersAgain(t *testing.T) {
 		before := time.Now()
 		m.until("an answer", answers)
 		r.set(c.begins)
-		// On a busy machine the source may be silent for 20 ms before that, without a reason.
+		// On a busy machine the source may count as silent before that, with no reason.
 		d := m.until(c.what, func(d *headracev1.Dataset) bool { return d.Silence != nil && d.Silence.Reason == c.reason })
 		if s := d.Silence; d.State != "running" || s.Seconds < 0.02 || s.SinceMs > time.Now().UnixMilli() || s.SinceMs < before.UnixMilli()-1000 {
-			t.Errorf("%s: %v", c.what, d)
+			t.Errorf("%s: the dataset is %v, want running and silent for at least 20 ms", c.what, d)
 		}
 		r.set(func() { r.down, r.hangs = nil, false })
 		m.until("an answer after "+c.what, answers)
 	}
 }
 
-// The name servers of RocketMQ list the queues of a broker that hangs. That is no answer of it.
+// The name servers of RocketMQ list the queues of a broker that hangs. That does not count as an answer of the broker.
 func TestAListingDoesNotEndTheSilenceOfASourceWhosePartitionsDoNotAnswer(t *testing.T) {
 	r := newRiver(10)
 	m := followed(t, r, t.TempDir())
@@ -208,13 +208,13 @@ func TestAListingDoesNotEndTheSilenceOfASourceWhosePartitionsDoNotAnswer(t *test
 	})
 	d := m.until("silence", func(d *headracev1.Dataset) bool { return d.Silence != nil })
 	if d.Silence.SinceMs != first {
-		t.Errorf("silent since %d, and before that since %d", d.Silence.SinceMs, first)
+		t.Errorf("the silence began at %d, want %d as before the listings", d.Silence.SinceMs, first)
 	}
 	r.set(func() { r.down = nil })
 	m.until("an answer", func(d *headracev1.Dataset) bool { return d.Silence == nil })
 }
 
-// noted is a shard service with one dataset. It notes what it is told of the dataset's source.
+// noted is a shard service with one dataset. It notes what it is told about the dataset's source.
 type noted struct {
 	ledger
 	set  serve.Dataset
@@ -228,7 +228,8 @@ func (n *noted) SourceAsked(uint32)          { n.said = append(n.said, "asked") 
 func (n *noted) SourceSilent(uint32, string) { n.said = append(n.said, "silent") }
 func (n *noted) SourceAnswered(uint32)       { n.said = append(n.said, "answered") }
 
-// The next heads may be asked for half a minute after a listing that was answered.
+// After a listing that was answered, the heads may not be asked for until half a minute later. In that
+// time the source must not count as silent.
 func TestAListingThatWasAnsweredLeavesNoQuestionOpen(t *testing.T) {
 	spec, err := dataset.Parse([]byte(liveSpec), "")
 	if err != nil {
@@ -239,7 +240,7 @@ func TestAListingThatWasAnsweredLeavesNoQuestionOpen(t *testing.T) {
 	f := &following{listing: &listing{srv: srv, log: slog.New(slog.DiscardHandler), spec: spec}, src: r, joined: true, begun: true}
 	for _, c := range []struct {
 		err    error
-		silent bool // before
+		silent bool // it was silent before
 		want   string
 	}{
 		{nil, false, "[asked answered]"},
@@ -248,7 +249,7 @@ func TestAListingThatWasAnsweredLeavesNoQuestionOpen(t *testing.T) {
 	} {
 		r.err, f.silent, srv.said = c.err, c.silent, nil
 		if err := f.listAgain(t.Context()); err != nil || fmt.Sprint(srv.said) != c.want {
-			t.Errorf("%v, silent %v: told %v, want %s (%v)", c.err, c.silent, srv.said, c.want, err)
+			t.Errorf("the listing got %v, silent before: %v: the shard service was told %v (%v), want %s", c.err, c.silent, srv.said, err, c.want)
 		}
 	}
 }
@@ -265,8 +266,8 @@ func TestATopicThatIsGoneStopsItsLiveDatasetAndIsNamed(t *testing.T) {
 	}
 }
 
-// A new leader may know less for a moment. (What a head below something planned does
-// is the core's: scenario diverged.txt.)
+// A new leader may report a lower head for a moment. So a lower head counts only if it stays. (A head
+// below planned records is a matter of the core: scenario diverged.txt.)
 func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
 	r := newRiver(10)
 	m := followed(t, r, t.TempDir())
@@ -274,9 +275,9 @@ func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
 	m.until("what is there", listed(10))
 	began := time.Now()
 	r.set(func() { r.heads["river:0"] = 4 })
-	m.until("it is believed", listed(4)) // nothing of it was planned, so nothing is missed
+	m.until("the lower head counts", listed(4)) // none of the records was planned, so none is lost
 	if waited := time.Since(began); waited < 50*time.Millisecond {
-		t.Errorf("it was believed after %v", waited)
+		t.Errorf("the lower head counted after %v, want at least 50 ms", waited)
 	}
 	r.set(func() { r.heads["river:0"] = 12 })
 	if d := m.until("it goes on", listed(12)); d.State != "running" {
@@ -284,7 +285,8 @@ func TestAHeadThatFellIsBelievedOnlyWhenItStaysSo(t *testing.T) {
 	}
 }
 
-// Records above a fallen head may have been replaced. The source tells when it can compare.
+// Records above a fallen head may have been replaced. A lower head counts only when the source can
+// compare its records with those that were read.
 func TestAHeadThatFellIsNotBelievedWhileTheSourceCannotCompare(t *testing.T) {
 	r := newRiver(10)
 	m := start(t, Config{State: t.TempDir(), OpenSource: r.open, HeadsEvery: time.Millisecond, HeadPatience: time.Nanosecond})
@@ -300,20 +302,20 @@ func TestAHeadThatFellIsNotBelievedWhileTheSourceCannotCompare(t *testing.T) {
 		return r.compares > 5
 	})
 	if d.Counts.Listed != 10 {
-		t.Errorf("%d records are listed", d.Counts.Listed)
+		t.Errorf("the source cannot compare, but %d records are listed, want 10", d.Counts.Listed)
 	}
 	r.set(func() { r.unsure = nil })
-	m.until("it is believed", listed(4))
+	m.until("the lower head counts", listed(4))
 }
 
-// The source's head does not fall then: it has other records there already.
+// If a source has replaced records, its head does not fall, because it has other records there already.
 func TestRecordsThatTheSourceHasReplacedAreTakenBackAtOnce(t *testing.T) {
 	r := newRiver(10, 20)
 	m := followed(t, r, t.TempDir())
 	m.apply(liveSpec)
 	m.until("what is there", listed(30))
 	r.set(func() { r.replaced = []sources.Replaced{{Partition: "river:0", From: 4, Before: 10}} })
-	m.until("what stays", listed(24)) // nothing of it was planned, so nothing is missed
+	m.until("the records that stay", listed(24)) // none of the others was planned, so none is lost
 	r.set(func() { r.down = nil })
 	if d := m.until("it goes on", listed(30)); d.State != "running" {
 		t.Error(d)
@@ -331,7 +333,7 @@ func TestReplacedRecordsOfAnInputThatEndsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(srv.told) != 1 || srv.told[0] != (serve.Head{Partition: 2, Segment: 4, End: 4, Fallen: true}) {
-		t.Errorf("%+v", srv.told)
+		t.Errorf("the core was told %+v, want a fallen head at 4 in segment 4 of partition 2", srv.told)
 	}
 }
 

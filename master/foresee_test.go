@@ -7,7 +7,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// seenFor are glances over a minute in which the offsets moved by so many a second.
+// seenFor returns glances over a minute. lows, heads and reads are the moves per second of the three offsets.
 func seenFor(low, head, needed int64, lows, heads, reads int64) glances {
 	var l glances
 	start := time.Unix(1_700_000_000, 0)
@@ -41,7 +41,7 @@ func TestDeletionIsForeseenByAgeBySizeOrByHowTheLogMoved(t *testing.T) {
 		"size before age":               {kept: sources.Kept{ByAge: 50 * time.Hour, Room: 36_000, Retention: 168 * time.Hour}, heads: 10, left: time.Hour, by: "size", records: 1000},
 		"age before size":               {kept: sources.Kept{ByAge: 30 * time.Minute, Room: 36_000, Retention: 168 * time.Hour}, heads: 10, left: 30 * time.Minute, by: "age", records: 1000, warn: true},
 		"somebody deletes":              {kept: sources.Kept{ByAge: never, Room: never, Retention: never}, lows: 10, left: 100 * time.Second, by: "movement", records: 1000, warn: true},
-		"what is read is let go of":     {kept: sources.Kept{ByAge: never, Room: never, Retention: never, Retained: true}, lows: 10, left: never, records: 1000},
+		"the source drops read records": {kept: sources.Kept{ByAge: never, Room: never, Retention: never, Retained: true}, lows: 10, left: never, records: 1000},
 		"a burst expired, age is known": {kept: sources.Kept{ByAge: 50 * time.Hour, Room: never, Retention: 168 * time.Hour}, lows: 100, left: 50 * time.Hour, by: "age", records: 1000},
 		"too slow to catch up in time":  {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 1, left: 20 * time.Hour, by: "age", records: 1000, warn: true},
 		"fast enough":                   {kept: sources.Kept{ByAge: 20 * time.Hour, Room: never, Retention: 168 * time.Hour}, reads: 10, left: 20 * time.Hour, by: "age", records: 1000},
@@ -59,7 +59,7 @@ func TestDeletionIsForeseenByAgeBySizeOrByHowTheLogMoved(t *testing.T) {
 		}
 		o := foresee(&c.kept, seenFor(500, 100_000, needed, c.lows, c.heads, c.reads), end, time.Hour)
 		if o.records != c.records || o.by != c.by || o.warn != c.warn || (o.left-c.left).Abs() > time.Millisecond {
-			t.Errorf("%s: %+v", name, o)
+			t.Errorf("%s: foreseen is %+v, want %+v", name, o, c)
 		}
 	}
 }
@@ -74,13 +74,13 @@ func TestRatesAreOfTheLastMinutesAndNotOfLessThanSeconds(t *testing.T) {
 		}
 		l.add(glance{start.Add(time.Duration(s) * time.Second), 0, head, 0})
 		if s == 5 && l.rate(func(l glance) int64 { return l.head }) != 0 {
-			t.Error("a rate of five seconds")
+			t.Error("five seconds give a rate, want none")
 		}
 	}
 	if r := l.rate(func(l glance) int64 { return l.head }); r < 9.9 || r > 10.1 {
-		t.Errorf("the rate is %v", r)
+		t.Errorf("the rate over the last minutes is %v, want 10", r)
 	}
 	if len(l) > rateSamples+1 {
-		t.Errorf("%d glances are kept", len(l))
+		t.Errorf("%d glances are kept, want at most %d", len(l), rateSamples+1)
 	}
 }

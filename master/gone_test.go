@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// ledgerOfGone is a shard service of two partitions, and what it was told.
+// ledgerOfGone is a shard service of two partitions. It notes what it is told.
 type ledgerOfGone struct {
 	kept
 	needs   []serve.Need
@@ -37,7 +37,7 @@ func (l *ledgerOfGone) NoteDeleted(id uint32, found []serve.Deletion) {
 	l.dataset, l.noted = id, append(l.noted, found...)
 }
 
-// keeper is a source that says of each mark what was set for it.
+// keeper is a source that answers each mark with the value in says.
 type keeper struct {
 	sources.Source
 	says  []sources.Kept
@@ -56,8 +56,8 @@ func never(low int64) sources.Kept {
 	return sources.Kept{Low: sources.Position{Offset: low}, Head: sources.Position{Offset: 100}, ByAge: sources.Never, Room: sources.Never, Retention: sources.Never}
 }
 
-// The guard reports the deletions of each partition whose state it knows, also if the state of
-// others is not known.
+// The guard reports the deletions of each partition whose state it knows, even if it does not know the
+// state of another one.
 func TestTheGuardTellsWhatIsDeletedOfWhatIsStillNeeded(t *testing.T) {
 	srv := &ledgerOfGone{needs: []serve.Need{
 		{Partition: 1, Identity: "k/0", Source: "k/0", Offset: 10, End: 100}, {Partition: 2, Identity: "k/1", Source: "k/1", Offset: 10, End: 100},
@@ -65,18 +65,18 @@ func TestTheGuardTellsWhatIsDeletedOfWhatIsStillNeeded(t *testing.T) {
 	w := &watch{srv: srv, id: 9, spec: &dataset.Spec{}, log: slog.New(slog.DiscardHandler), seen: map[uint32]*partitionWatch{}, foresees: true}
 	src := &keeper{says: []sources.Kept{never(30), {Err: errAway}, {Err: errAway, Gone: true}}}
 	if err := w.round(t.Context(), src, srv.needs); !errors.Is(err, errAway) {
-		t.Errorf("%v", err)
+		t.Errorf("the round returned %v, want that a leader is away", err)
 	}
 	want := []serve.Deletion{{Source: "k/0", Low: 30}, {Source: "k/2", All: true}}
 	if srv.dataset != 9 || !slices.Equal(srv.noted, want) {
-		t.Errorf("told %+v of dataset %d, want %+v", srv.noted, srv.dataset, want)
+		t.Errorf("noted are the deletions %+v of dataset %d, want %+v of dataset 9", srv.noted, srv.dataset, want)
 	}
 	if len(srv.said) != 1 || !slices.Equal(srv.cutOff, []int64{30}) {
-		t.Errorf("retention of %+v, truncated to %v", srv.said, srv.cutOff)
+		t.Errorf("the retention told is %+v and the truncations end at %v, want one and 30", srv.said, srv.cutOff)
 	}
 }
 
-// comparing is a keeper that compares, and cannot.
+// comparing is a keeper whose comparison fails.
 type comparing struct {
 	keeper
 	compares int
@@ -87,8 +87,8 @@ func (c *comparing) Compare(context.Context) ([]sources.Replaced, error) {
 	return nil, &sources.Temporary{Err: errAway}
 }
 
-// The guard reports what it knows even if the messages of a queue cannot be compared. It does
-// not compare input without an end: there the listing does.
+// The guard reports what it knows even if the messages of a queue cannot be compared. It does not
+// compare input without an end, because the listing does.
 func TestTheGuardTellsWhatItKnowsAlsoIfMessagesCannotBeCompared(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		srv := &ledgerOfGone{sealed: sealed, needs: []serve.Need{{Partition: 1, Identity: "k/0", Source: "k/0", Offset: 10, End: 100}}}
@@ -96,16 +96,16 @@ func TestTheGuardTellsWhatItKnowsAlsoIfMessagesCannotBeCompared(t *testing.T) {
 		src := &comparing{keeper: keeper{says: []sources.Kept{never(30)}}}
 		err := w.round(t.Context(), src, srv.needs)
 		if errors.Is(err, errAway) != sealed || silent(err) != sealed || (src.compares == 1) != sealed {
-			t.Errorf("sealed %v: %v, after %d questions", sealed, err, src.compares)
+			t.Errorf("sealed %v: the round returned %v after %d comparisons, want a comparison only if sealed", sealed, err, src.compares)
 		}
 		if len(srv.said) != 1 || len(srv.noted) != 1 || !slices.Equal(srv.cutOff, []int64{30}) {
-			t.Errorf("sealed %v: retention of %+v, %+v noted, truncated to %v", sealed, srv.said, srv.noted, srv.cutOff)
+			t.Errorf("sealed %v: retention %+v, deletions %+v, truncations %v; want one of each", sealed, srv.said, srv.noted, srv.cutOff)
 		}
 	}
 }
 
-// For a dataset that is done, or dealt out to virtual ranks, nothing is forecast. The guard asks
-// only where its segments begin, once for all ranks.
+// For a dataset that is done or has virtual ranks, deletions are not forecast. The guard asks only where
+// the segments begin, once for all virtual ranks.
 func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T) {
 	srv := &ledgerOfGone{needs: []serve.Need{
 		{Partition: 1, Identity: "k#0/2", Source: "k", Offset: 5, End: 70}, {Partition: 2, Identity: "k#1/2", Source: "k", Offset: 5, End: 70}}}
@@ -117,11 +117,11 @@ func TestOfWhatIsNotForeseenOnlyTheBeginningsOfItsSegmentsAreAsked(t *testing.T)
 	}
 	marks := []sources.Mark{{Partition: "k", Position: sources.Position{Segment: 0, Offset: 5}}, {Partition: "k", Position: sources.Position{Segment: 3, Offset: 7}}}
 	if !slices.Equal(src.marks, marks) || src.ahead >= 0 {
-		t.Errorf("asked for %+v, %v ahead", src.marks, src.ahead)
+		t.Errorf("the source was asked for %+v, %v ahead, want %+v and no forecast", src.marks, src.ahead, marks)
 	}
 	want := []serve.Deletion{{Source: "k", Segment: 0, Low: 5}, {Source: "k", Segment: 3, Low: 20}}
 	if !slices.Equal(srv.noted, want) || srv.said != nil || srv.cutOff != nil {
-		t.Errorf("told %+v, retention %+v, truncated %v", srv.noted, srv.said, srv.cutOff)
+		t.Errorf("deletions %+v, retention %+v, truncations %v; want only the deletions %+v", srv.noted, srv.said, srv.cutOff, want)
 	}
 }
 
@@ -137,10 +137,10 @@ func TestDeletedSegmentsAreToldOneByOne(t *testing.T) {
 	}
 	want := []serve.Deletion{{Source: "k", Segment: 0, Low: 50}, {Source: "k", Segment: 3, Low: 20}}
 	if !slices.Equal(srv.noted, want) || !slices.Equal(srv.cutOff, []int64{50, 20}) {
-		t.Errorf("told %+v, truncated to %v", srv.noted, srv.cutOff)
+		t.Errorf("deletions %+v, truncations to %v; want %+v, 50 and 20", srv.noted, srv.cutOff, want)
 	}
 	if len(srv.said) != 1 || srv.said[0].Records != 0 || srv.said[0].Left != 0 {
-		t.Errorf("retention %+v", srv.said)
+		t.Errorf("the retention told is %+v, want one with no record and no time left", srv.said)
 	}
 }
 
@@ -148,17 +148,17 @@ func TestARulerMeasuresOverSegmentsAndGoesOnWhenOldOnesAreForgotten(t *testing.T
 	segs := []sources.Segment{{ID: 2, Start: 5, End: 50}, {ID: 7, Start: 0, End: 0}, {ID: 9, Start: 100, End: 130}}
 	r, fresh := ruler{}.next(segs)
 	if !fresh {
-		t.Error("the first ruler compares with none")
+		t.Error("the first ruler must say that it is not comparable with an earlier one")
 	}
 	at := func(r ruler, segment, offset int64) int64 {
 		return r.at(sources.Position{Segment: segment, Offset: offset})
 	}
 	later, fresh := r.next(append(slices.Clone(segs[2:]), sources.Segment{ID: 11, Start: 0, End: 10}))
 	if fresh || at(r, 2, 5) != 5 || at(r, 2, 40) != 40 || at(r, 9, 110) != 60 || at(later, 9, 110) != 60 || at(later, 11, 4) != 84 || at(r, 11, 4) != 80 || at(r, 1, 0) != 5 {
-		t.Errorf("%v %v", r, later)
+		t.Errorf("the rulers measure wrong: %v, and after segments were forgotten %v", r, later)
 	}
 	pieces := r.pieces(sources.Position{Segment: 2, Offset: 48}, sources.Position{Segment: 9, Offset: 101})
 	if want := []sources.Range{{Segment: 2, Start: 48, End: 50}, {Segment: 9, Start: 100, End: 101}}; !slices.Equal(pieces, want) {
-		t.Errorf("%v, want %v", pieces, want)
+		t.Errorf("the pieces are %v, want %v", pieces, want)
 	}
 }

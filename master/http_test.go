@@ -14,21 +14,21 @@ func TestEveryPageOfTheMasterHasARole(t *testing.T) {
 	}
 	routes := m.routes(nil, true)
 	if len(routes) < 9 {
-		t.Fatalf("%d pages", len(routes))
+		t.Fatalf("the master has %d pages, want at least 9", len(routes))
 	}
 	for pattern := range routes {
 		path := strings.TrimSuffix(pattern, "{$}")
 		needed, known := access.NeededForPage(path)
 		if !known || (needed == 0) != (path == "/healthz") {
-			t.Errorf("%s: %v, in the table: %v", pattern, needed, known)
+			t.Errorf("page %s needs the role %v, in the table of roles: %v", pattern, needed, known)
 		}
 		if strings.HasPrefix(path, "/debug/") != (needed == access.Operator) {
-			t.Errorf("%s needs %v", pattern, needed)
+			t.Errorf("page %s needs the role %v; only /debug/ pages need operator", pattern, needed)
 		}
 	}
 	for pattern := range m.routes(nil, false) {
 		if strings.HasPrefix(pattern, "/debug/") {
-			t.Errorf("%s is served off loopback", pattern)
+			t.Errorf("page %s is served on an address other than loopback", pattern)
 		}
 	}
 }

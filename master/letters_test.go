@@ -13,8 +13,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
-// unwritten is a shard service in which dead letters of one dataset wait. It gives out two at a
-// time.
+// unwritten is a shard service that has waiting dead letters of one dataset. It gives out two at a time.
 type unwritten struct {
 	spec *dataset.Spec
 	wait []shardsvc.Letter
@@ -35,19 +34,20 @@ func (u *unwritten) LettersWritten(ctx context.Context, _ uint32, n int) error {
 	return ctx.Err()
 }
 
-// The user of `headrace run` reads the folder when the job has ended.
+// A user of `headrace run` reads the folder of dead letters when the job has ended. So a master that
+// stops writes those that wait.
 func TestAMasterThatIsStoppedWritesTheDeadLettersThatWait(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		cause error // why it ends
-		err   error // of the shard service
-		left  int   // of five letters
+		cause error // why the master ends
+		err   error // the shard service fails with it
+		left  int   // how many of five letters stay unwritten
 		logs  bool
 	}{
 		{"it is stopped", nil, nil, 0, false},
 		{"it has failed: its state folder may be another one's", errors.New("the state folder was replaced"), nil, 5, false},
 		{"the shard service has ended", nil, serve.ErrStopped, 5, false},
-		{"they cannot be told", nil, errors.New("no space left on device"), 5, true},
+		{"the shard service fails", nil, errors.New("no space left on device"), 5, true},
 	} {
 		spec, err := dataset.Parse([]byte("name: clicks\nfiles: {root: /data}\ndecode: lines\n"), "")
 		if err != nil {
@@ -64,7 +64,7 @@ func TestAMasterThatIsStoppedWritesTheDeadLettersThatWait(t *testing.T) {
 		k.run(ctx)
 		lines, _, err := k.read(spec, 0, 100)
 		if err != nil || len(lines) != 5-c.left || len(u.wait) != c.left {
-			t.Errorf("%s: %d letters are written and %d left (%v), want %d left", c.what, len(lines), len(u.wait), err, c.left)
+			t.Errorf("%s: %d letters are written and %d wait (%v), want %d to wait", c.what, len(lines), len(u.wait), err, c.left)
 		}
 		if strings.Contains(log.String(), "they stay in the state folder") != c.logs {
 			t.Errorf("%s: the log says %q", c.what, log.String())

@@ -28,7 +28,7 @@ func TestLookingForAManifestTellsThereNotThereAndNotToBeSeenApart(t *testing.T) 
 			t.Errorf("%s: found %v, %v", what, found, err)
 		}
 		if found && !when.Equal(created) {
-			t.Errorf("%s: made at %v", what, when)
+			t.Errorf("%s: the manifest was made at %v", what, when)
 		}
 	}
 	check("not written", path, 7, false, true)
@@ -48,12 +48,12 @@ func TestLookingForAManifestTellsThereNotThereAndNotToBeSeenApart(t *testing.T) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
-	if os.Getuid() != 0 { // root reads it all the same
+	if os.Getuid() != 0 { // root can read it
 		check("not to be read", path, 7, false, false)
 	}
 }
 
-// synced tells which folders were synced, and cannot sync others.
+// synced notes which folders were synced. Each sync returns err.
 type synced struct {
 	manifest.OS
 	folders []string
@@ -65,9 +65,9 @@ func (s *synced) SyncDir(folder string) error {
 	return s.err
 }
 
-// Guarantee 3: "What was answered as acked, bound or committed survives kill -9 and
-// power loss": also when it is bound because its manifest was found, whose writer
-// died between the rename and the fsync of its folder.
+// Guarantee 3: "What was answered as acked, bound or committed survives kill -9 and power loss". The
+// master may bind a checkpoint because it has found the manifest. The writer may have died between
+// the rename and the fsync of the folder. So the master syncs the folder first.
 func TestAManifestThatIsFoundIsThereAfterAPowerFailure(t *testing.T) {
 	m := &manifest.Manifest{Job: "j", Model: "private", Step: 5, WorldSize: 1, Rank: new(uint32), Created: time.Unix(1, 0).UTC(),
 		Cut: cut.Cut{Version: cut.Version, ID: 7, Job: "j", Model: "private", Rank: 0, Step: 5, WorldSize: 1, Exact: true}}
@@ -86,7 +86,7 @@ func TestAManifestThatIsFoundIsThereAfterAPowerFailure(t *testing.T) {
 		on := &synced{err: c.err}
 		found, _, err := lookOn(on, path, 7)
 		if found != c.found || (err == nil) != c.seen || len(on.folders) != 1 || on.folders[0] != folder {
-			t.Errorf("sync %v: found %v, %v, synced %v", c.err, found, err, on.folders)
+			t.Errorf("the sync returned %v: found is %v (%v), synced were %v", c.err, found, err, on.folders)
 		}
 	}
 }

@@ -25,16 +25,16 @@ files: {root: /data}
 decode: {format: lines, columns: [{name: line, path: $value, dtype: string}]}
 `
 
-// shelf is a source that is only listed: n segments of unit (default 100) bytes, and what goes
-// wrong on the way.
+// shelf is a source that is only listed. It has n segments of unit bytes (default 100). fail makes
+// listings fail.
 type shelf struct {
 	sources.Source
 	n, unit int
 
 	mu     sync.Mutex
 	fail   func(after int64) error
-	away   atomic.Int32 // so often the partition has no leader when its bounds are asked for
-	opened []int        // known segments at each open
+	away   atomic.Int32 // the partition has no leader at so many calls of Bounds
+	opened []int        // the number of known segments at each open
 	closed int
 	asked  []int64 // `after` of each listing
 }
@@ -158,7 +158,7 @@ func (r *running) until(what string, ok func(*headracev1.Dataset) bool) *headrac
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			r.t.Fatalf("no %s: %v", what, d)
+			r.t.Fatalf("this did not happen in time: %s; the dataset is %v", what, d)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestListingIsCompleteAndDurable(t *testing.T) {
 	if s.closed != len(s.opened) {
 		t.Errorf("opened %d, closed %d", len(s.opened), s.closed)
 	}
-	// The next master knows it all and need not open the source.
+	// The next master knows all segments and need not open the source.
 	opens := len(s.opened)
 	r = start(t, Config{State: dir, OpenSource: s.open})
 	if d := r.until("complete listing", complete); d.Counts.Listed != 4000 || len(s.opened) != opens {
@@ -186,7 +186,7 @@ func TestListingIsCompleteAndDurable(t *testing.T) {
 	}
 }
 
-// A source may work long for each segment, as for a large compressed file.
+// A source may need long for each segment, for example for a large compressed file.
 func TestTheFirstSegmentIsListedBeforeTheOthers(t *testing.T) {
 	s, more := &shelf{n: 40}, make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(more) })
@@ -202,13 +202,13 @@ func TestTheFirstSegmentIsListedBeforeTheOthers(t *testing.T) {
 	d := r.until("a segment", func(d *headracev1.Dataset) bool { return d.Counts.Listed > 0 })
 	goOn()
 	if d.Counts.Listed != 100 || d.ListingComplete {
-		t.Errorf("%d units are listed at once, not 100", d.Counts.Listed)
+		t.Errorf("%d units are listed first, want the 100 of one segment", d.Counts.Listed)
 	}
 	r.until("complete listing", complete)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if want := []int64{-1, 0, 1, 3, 7, 15, 31}; !slices.Equal(s.asked, want) {
-		t.Errorf("listed after %d, not %d", s.asked, want)
+		t.Errorf("the listings began after the segments %d, want %d", s.asked, want)
 	}
 }
 
@@ -218,12 +218,12 @@ func TestListingStaysAWindowAheadOfThePlan(t *testing.T) {
 	r := start(t, Config{State: t.TempDir(), OpenSource: s.open, AheadSegments: 100})
 	r.apply(spec)
 	r.until("a full window", func(d *headracev1.Dataset) bool { return d.Counts.Listed >= 100*file })
-	// Nothing is read, so nothing moves the window; a listing that went on would
-	// be seen after the master has answered some more.
+	// Nothing is read, so nothing moves the window. If the listing went on, some of the master's next
+	// answers would show it.
 	for range 20 {
 		d := r.until("an answer", func(*headracev1.Dataset) bool { return true })
 		if d.Counts.Listed > (100+listAtOnce)*file || d.ListingComplete {
-			t.Fatalf("listed %d units, complete %v", d.Counts.Listed, d.ListingComplete)
+			t.Fatalf("%d units are listed, complete: %v; want at most %d ahead", d.Counts.Listed, d.ListingComplete, (100+listAtOnce)*file)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func TestAListingErrorStopsTheDatasetAndResumeGoesOn(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last := s.opened[len(s.opened)-1]; last != 16 {
-		t.Errorf("it was opened again with %d known segments, not 16", last)
+		t.Errorf("the source was opened again with %d known segments, want 16", last)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestDeletingADatasetEndsItsListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.set(nil)
-	r.apply(spec) // the same name, another dataset
+	r.apply(spec) // another dataset of the same name
 	r.until("complete listing", complete)
 }
 
@@ -328,7 +328,7 @@ func TestConfigNamesWhatIsMissing(t *testing.T) {
 		"OpenSource": {State: "s", Listen: "l"}, "State": {OpenSource: open, Listen: "l"}, "Listen": {OpenSource: open, State: "s"},
 	} {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("a config without %s got %v", want, err)
 		}
 	}
 }
@@ -343,8 +343,8 @@ func TestAPortOffLoopbackWithoutTLSIsRefused(t *testing.T) {
 	}
 }
 
-// The end of a topic's partition is found once, and stored with its only segment. If the master
-// ended in between, the next one would find another end.
+// The end of a topic's partition is found once, and must be stored in one commit with its only segment.
+// If the master died between two commits, the next one would find another end.
 func TestTheOnlySegmentOfATopicsPartitionIsStoredWithItsEnd(t *testing.T) {
 	s := &shelf{n: 1}
 	s.set(func(after int64) error {
@@ -359,6 +359,6 @@ func TestTheOnlySegmentOfATopicsPartitionIsStoredWithItsEnd(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !d.ListingComplete || !slices.Equal(s.asked, []int64{-1}) {
-		t.Errorf("complete %t, asked after %d", d.ListingComplete, s.asked)
+		t.Errorf("after the first listing the input is complete: %t, and listings began after %d; want true and one listing", d.ListingComplete, s.asked)
 	}
 }

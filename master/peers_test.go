@@ -30,26 +30,26 @@ func TestAgentsFindEachOtherAndOneThatIsSilentIsForgotten(t *testing.T) {
 	}
 	first := meet("b", 0)
 	if first.Settled || first.Job != "clicks" || fmt.Sprint(names(first)) != "[b]" {
-		t.Errorf("%v", first)
+		t.Errorf("the first agent got %v, want itself, not settled", first)
 	}
 	both := meet("a", 0)
 	if fmt.Sprint(names(both)) != "[a b]" || both.Version == first.Version {
-		t.Errorf("%v", both)
+		t.Errorf("the second agent got %v, want a and b in a new version", both)
 	}
 	if again := meet("b", both.Version); again.Agents != nil || again.Version != both.Version {
-		t.Errorf("nothing has changed: %v", again)
+		t.Errorf("nothing has changed, but agent b got %v", again)
 	}
 	now = now.Add(peerLives)
 	if r := meet("b", both.Version); !r.Settled || r.Agents != nil {
-		t.Errorf("%v", r)
+		t.Errorf("after a while without a change agent b got %v, want settled", r)
 	}
 	now = now.Add(time.Millisecond)
 	if r := meet("b", both.Version); fmt.Sprint(names(r)) != "[b]" {
-		t.Errorf("a was not heard for long: %v", r)
+		t.Errorf("agent a was not heard for too long, but agent b got %v", r)
 	}
 	list, err := p.List(t.Context(), nil)
 	if err != nil || len(list.Peers) != 1 || list.Peers[0].Keeps[0].Step != 5 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("the list of peers is %v (%v), want agent b with its replica of step 5", list, err)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAnAgentOfAnotherJobOrWithoutAnAddressIsRefused(t *testing.T) {
 		{&pb.MeetRequest{Agent: "a", Address: "h:1", Keeps: make([]*pb.Replica, mostKeeps+1)}, codes.InvalidArgument},
 	} {
 		if _, err := p.Meet(t.Context(), tc.in); status.Code(err) != tc.code {
-			t.Errorf("%v: %v", tc.in, err)
+			t.Errorf("the request %v got %v, want %v", tc.in, err, tc.code)
 		}
 	}
 }

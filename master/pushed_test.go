@@ -109,13 +109,13 @@ func TestRecordsArePostedWithATokenOfTheRolePusher(t *testing.T) {
 		for token, want := range map[string]int{"": http.StatusUnauthorized, "guess": http.StatusUnauthorized, stale: http.StatusUnauthorized,
 			p.tokens[access.Viewer]: http.StatusForbidden, p.tokens[access.Agent]: http.StatusForbidden} {
 			if code, says, _ := p.post(t, c.page, token, c.body); code != want || !strings.Contains(says, "pusher") {
-				t.Errorf("%s, token %q: %d %s", c.page, token, code, says)
+				t.Errorf("page %s with token %q answered %d %s, want %d", c.page, token, code, says, want)
 			}
 		}
 		for again := range 3 {
 			code, says, got := p.post(t, c.page, p.tokens[access.Pusher], c.body)
 			if code != http.StatusOK || got.Records != 2 || got.Already != (again > 0) {
-				t.Fatalf("%s, request %d: %d %s", c.page, again, code, says)
+				t.Fatalf("page %s, request %d, answered %d %s, want 2 records", c.page, again, code, says)
 			}
 		}
 		p.until("its records", func(d *headracev1.Dataset) bool { return d.Counts.Listed == int64(2*(i+1)) })

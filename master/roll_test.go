@@ -50,28 +50,28 @@ func TestASegmentThatWasDeletedBeforeItsEndWasSeenIsToldOrPassed(t *testing.T) {
 		p := &serve.Partition{Number: 1, Label: "clicks", LastSegment: 7, Head: 30}
 		head, err := f.reaches(t.Context(), p, sources.Bounds{Head: sources.Position{Segment: 9, Offset: 4}}, false)
 		if head != nil {
-			t.Errorf("%s: the head %+v is told", onLoss, head)
+			t.Errorf("on_loss: %s: the core was told the head %+v, want none", onLoss, head)
 		}
 		if onLoss == "continue" {
 			if err != nil || srv.after != 7 || len(srv.segs) != 1 || srv.segs[0].ID != 9 {
-				t.Errorf("%+v are added after %d (%v)", srv.segs, srv.after, err)
+				t.Errorf("the segments %+v were added after %d (%v), want segment 9 after 7", srv.segs, srv.after, err)
 			}
 			continue
 		}
 		if err == nil || len(srv.segs) > 0 {
-			t.Fatalf("it goes on: %v, %+v", err, srv.segs)
+			t.Fatalf("the dataset goes on: error %v, segments added %+v", err, srv.segs)
 		}
 		for _, part := range []string{"segment 7", "offset 30", "on_loss: continue"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("it does not say %q: %v", part, err)
+				t.Errorf("the error does not say %q: %v", part, err)
 			}
 		}
 	}
 }
 
-// A restored checkpoint has put partition 2 in the place of partition 1. The source of this
-// listing counted the segments of partition 1, so it must be opened again: it would give
-// partition 2 numbers that mean other segments there.
+// A restored checkpoint has put partition 2 in the place of partition 1. The source of this listing has
+// counted the segments of partition 1. It must be opened again, because its next numbers would mean
+// other segments in partition 2.
 func TestAPartitionThatARestoreBroughtIsNotListedByTheSourceOfTheOneBefore(t *testing.T) {
 	kind := (&memsource.Spec{}).Kind()
 	kind.Numbers = true
@@ -89,7 +89,7 @@ func TestAPartitionThatARestoreBroughtIsNotListedByTheSourceOfTheOneBefore(t *te
 			spec: &dataset.Spec{Source: numbered{&memsource.Spec{}, kind}}}}
 		err := f.listOn(t.Context(), &serve.Partition{Number: c.number, LastSegment: c.last, NeedsSegments: true})
 		if !errors.Is(err, c.want) || (len(srv.segs) > 0) != (c.want == nil) {
-			t.Errorf("partition %d whose last segment is %d: %v, and %+v are added", c.number, c.last, err, srv.segs)
+			t.Errorf("partition %d, last segment %d: the listing returned %v and added %+v, want %v", c.number, c.last, err, srv.segs, c.want)
 		}
 	}
 }

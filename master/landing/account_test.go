@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
-// listing is a store whose lists wait for an answer.
+// listing is a store whose lists wait until the test gives an answer.
 type listing struct {
 	storage.Store
 	asked  chan struct{}
@@ -32,17 +32,17 @@ func TestABucketThatIsBusyAtTheFirstCallIsAskedAgain(t *testing.T) {
 	busy := fmt.Errorf("%w: 503", storage.ErrPassing)
 	store.answer <- busy
 	if _, err := s.Stage(t.Context(), "clicks", "t", 0, lines("a")); !errors.Is(err, ErrNotReady) {
-		t.Errorf("Stage: %v; a producer would give up", err)
+		t.Errorf("Stage returned %v, want ErrNotReady; a producer would give up", err)
 	}
 	store.answer <- busy
 	if code, a := s.request(t, http.MethodGet, "/v1/datasets/clicks/layout", "", ""); code != http.StatusServiceUnavailable {
-		t.Errorf("Layout: %d %+v", code, a)
+		t.Errorf("the layout page answered %d %+v, want 503", code, a)
 	}
 	store.answer <- nil
 	s.staged(t, "t", 0, lines("a"))
 }
 
-// While the chunks of one dataset are listed, the calls of others are answered.
+// While the chunks of one dataset are listed, calls for other datasets are answered.
 func TestOtherDatasetsGoOnWhileOneIsListed(t *testing.T) {
 	s := start(t)
 	store := &listing{s.store, make(chan struct{}, 100), make(chan error)}
@@ -55,12 +55,12 @@ func TestOtherDatasetsGoOnWhileOneIsListed(t *testing.T) {
 	go ask(first)
 	<-store.asked
 	if _, err := s.Layout(t.Context(), "other"); !errors.Is(err, ErrNoDataset) {
-		t.Errorf("another dataset: %v", err)
+		t.Errorf("a call for another dataset got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Layout(ctx, "clicks"); !errors.Is(err, ErrNotReady) && !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that goes away: %v", err)
+		t.Errorf("a caller that goes away got %v", err)
 	}
 	go ask(second)
 	store.answer <- nil
@@ -70,6 +70,6 @@ func TestOtherDatasetsGoOnWhileOneIsListed(t *testing.T) {
 		}
 	}
 	if n := len(store.asked); n > 0 {
-		t.Errorf("it was listed %d times more", n)
+		t.Errorf("the dataset was listed %d times more, want once in all", n)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// settled pretends that a number of segments of each partition are trained on. The shard
-// service behind it is a real one.
+// settled is a real shard service that says that the first segments of each partition are trained on.
 type settled struct {
 	Ledger
 	segments int64
@@ -37,7 +36,7 @@ func (l *settled) Trim(ctx context.Context, partition uint32, before int64) erro
 	return l.Ledger.Trim(ctx, partition, before)
 }
 
-// counted counts what is asked of a storage.
+// counted counts the calls of a storage.
 type counted struct {
 	storage.Store
 	lists, stats, deletes int
@@ -76,26 +75,26 @@ func TestWhatIsAskedOfTheStorageFollowsWhatIsToBeDeleted(t *testing.T) {
 	}
 	clean()
 	if s.held(t) != 20 {
-		t.Fatalf("%d chunks are left, and none is trained on", s.held(t))
+		t.Fatalf("%d of 20 chunks are left, but none is trained on", s.held(t))
 	}
 	*store = counted{Store: store.Store}
 	for range 5 {
 		clean()
 	}
 	if store.lists+store.stats+store.deletes != 0 {
-		t.Errorf("nothing was to be done, and the storage was asked for %d lists, %d stats, %d deletions", store.lists, store.stats, store.deletes)
+		t.Errorf("nothing was to be deleted, but the storage got %d lists, %d stats, %d deletions", store.lists, store.stats, store.deletes)
 	}
 	l.segments = 7
 	clean()
 	if store.lists != 0 || store.stats != 7 || store.deletes != 7 {
-		t.Errorf("7 chunks were to be deleted, and the storage was asked for %d lists, %d stats, %d deletions", store.lists, store.stats, store.deletes)
+		t.Errorf("7 chunks were to be deleted, and the storage got %d lists, %d stats, %d deletions; want 0, 7, 7", store.lists, store.stats, store.deletes)
 	}
 	if s.held(t) != 13 {
-		t.Errorf("%d chunks are left of 20, and 7 are trained on", s.held(t))
+		t.Errorf("%d chunks are left of 20, but 7 are trained on, want 13", s.held(t))
 	}
 	before := len(l.trimmed)
 	if before == 0 || l.trimmed[before-1] != 7 {
-		t.Errorf("trimmed before segments %v", l.trimmed)
+		t.Errorf("the segments were trimmed before %v, want 7 last", l.trimmed)
 	}
 }
 
@@ -123,7 +122,7 @@ func TestBytesAreThoseThatLieThere(t *testing.T) {
 			}
 		}
 		if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored != lie {
-			t.Errorf("%s: %d bytes are counted, %v, and %d lie there", when, got.Stored, err, lie)
+			t.Errorf("%s: %d bytes are counted (%v), but the storage has %d", when, got.Stored, err, lie)
 		}
 		for _, a := range s.stored {
 			var staged int64
@@ -131,7 +130,7 @@ func TestBytesAreThoseThatLieThere(t *testing.T) {
 				staged += size
 			}
 			if a.uncommitted != staged {
-				t.Errorf("%s: %d bytes are counted as staged, and %d are", when, a.uncommitted, staged)
+				t.Errorf("%s: %d bytes are counted as staged, but the staged chunks have %d", when, a.uncommitted, staged)
 			}
 		}
 	}
@@ -141,7 +140,7 @@ func TestBytesAreThoseThatLieThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a deletion")
-	s.stored = map[string]*stored{} // as a new process
+	s.stored = map[string]*stored{} // as in a new process
 	l.segments = 3
 	if err := s.clean(t.Context()); err != nil {
 		t.Fatal(err)
@@ -153,12 +152,12 @@ func TestBytesAreThoseThatLieThere(t *testing.T) {
 	}
 	check("after stage_ttl")
 	if s.held(t) != 9-6 {
-		t.Errorf("%d chunks are left", s.held(t))
+		t.Errorf("%d chunks are left, want 3", s.held(t))
 	}
 }
 
-// A writer that puts its chunks itself may die before its commit, and the master has never
-// heard of them.
+// A writer that puts its chunks into the bucket itself may die before its commit. Then the master has
+// never heard of these chunks, and still must delete them.
 func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 	s := start(t)
 	if err := s.clean(t.Context()); err != nil {
@@ -185,7 +184,7 @@ func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Commit(t.Context(), "clicks", "early", []string{put("early", began.Add(time.Hour))}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a key of an hour from now: %v", err)
+		t.Errorf("the commit of a chunk whose key is from an hour ahead got %v", err)
 	}
 	put("dead", began.Add(time.Minute))
 	for _, after := range []time.Duration{0, 30 * time.Minute, 59 * time.Minute} {
@@ -194,7 +193,7 @@ func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.held(t) != 3 {
-			t.Fatalf("after %v %d chunks are left, and stage_ttl is 1h", after, s.held(t))
+			t.Fatalf("after %v %d chunks are left, want 3, because stage_ttl is 1h", after, s.held(t))
 		}
 	}
 	s.now = func() time.Time { return began.Add(3*time.Hour + 2*time.Minute) }
@@ -202,14 +201,14 @@ func TestChunksThatOnlyTheirWriterKnowsAreDeletedAfterTheirTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.held(t) != 1 {
-		t.Errorf("%d chunks are left: only the committed one stays", s.held(t))
+		t.Errorf("%d chunks are left, want only the committed one", s.held(t))
 	}
 	if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored > 200 || got.Stored < 1 {
 		t.Errorf("%d bytes are counted, %v", got.Stored, err)
 	}
 }
 
-// bucket is a store that says where it is, as a bucket does.
+// bucket is a store that has an S3 address.
 type bucket struct{ storage.Store }
 
 func (bucket) String() string { return "s3://lake/p/job/" }
@@ -217,11 +216,11 @@ func (bucket) String() string { return "s3://lake/p/job/" }
 func TestOnlyABucketIsOfferedToWriters(t *testing.T) {
 	s := start(t)
 	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Upload.URL != "" {
-		t.Errorf("a folder: %+v, %v", l.Upload, err)
+		t.Errorf("the layout of a folder offers the upload %+v (%v), want none", l.Upload, err)
 	}
 	s.store = bucket{s.store}
 	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Upload.URL != "s3://lake/p/job" || l.Upload.Stream == "" || l.Upload.Now.IsZero() {
-		t.Errorf("a bucket: %+v, %v", l.Upload, err)
+		t.Errorf("the layout of a bucket offers the upload %+v (%v)", l.Upload, err)
 	}
 }
 
@@ -245,7 +244,7 @@ func TestWhatWritersPutThemselvesCountsForMaxBytes(t *testing.T) {
 		}
 		return chunk.Locator{Key: key.String(), Size: int64(len(data)), Records: h.Records, Sum: h.Sum}.String(), int64(len(data))
 	}
-	if _, err := s.Layout(t.Context(), "clicks"); err != nil { // has listed what lies there
+	if _, err := s.Layout(t.Context(), "clicks"); err != nil { // lists the bucket before the chunks are put
 		t.Fatal(err)
 	}
 	l, size := put("t1")
@@ -253,15 +252,15 @@ func TestWhatWritersPutThemselvesCountsForMaxBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := s.Layout(t.Context(), "clicks"); err != nil || got.Stored != size {
-		t.Errorf("%d bytes are counted, %v; the chunk has %d", got.Stored, err, size)
+		t.Errorf("%d bytes are counted (%v), but the chunk has %d", got.Stored, err, size)
 	}
 	l, _ = put("t2")
 	_, err = s.Commit(t.Context(), "clicks", "t2", []string{l})
 	if full, ok := errors.AsType[*Full](err); !ok || full.Most != 1<<20 {
-		t.Errorf("above max_bytes: %v", err)
+		t.Errorf("a commit above max_bytes got %v, want Full", err)
 	}
 	if landed, _, err := s.Landed(t.Context(), "clicks", "t2"); err != nil || landed {
-		t.Errorf("it landed: %v, %v", landed, err)
+		t.Errorf("the commit above max_bytes landed: %v (%v), want false", landed, err)
 	}
 }
 
@@ -283,7 +282,7 @@ func TestChunksThatComeAfterTheirDatasetWasDeletedAreDeleted(t *testing.T) {
 	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for i := range 3 { // the first one may be there before Run looks for the first time
+	for i := range 3 { // Run may find the first one in its first look; the others come later
 		if err := s.store.Put(t.Context(), chunk.NewKey("sgone", 0, fmt.Sprint("t", i), time.Now()).String(), lines("b")); err != nil {
 			t.Fatal(err)
 		}
@@ -298,6 +297,6 @@ func TestChunksThatComeAfterTheirDatasetWasDeletedAreDeleted(t *testing.T) {
 	cancel()
 	<-ended
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that a killed writer has left is still there: %v", err)
+		t.Errorf("a file that a killed writer has left is still there (%v)", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
-// stopping is a store that stops in its deletions, or in its looks at chunks, until it is let
-// go. A chunk is reported when it stops.
+// stopping is a store whose deletions, or looks at chunks, wait for let. It sends the key of the chunk
+// to at before it waits.
 type stopping struct {
 	storage.Store
 	looks   bool
@@ -53,17 +53,17 @@ func TestCommitsGoOnWhileStagedChunksAreDeleted(t *testing.T) {
 	for range late { // all of them are deleted at the same time
 		<-store.at
 	}
-	// Other transactions land meanwhile, and no commit takes what is being deleted.
+	// Meanwhile other transactions land, but no commit may have a chunk that is being deleted.
 	if done, err := s.Commit(t.Context(), "clicks", "new", []string{s.staged(t, "new", 1, lines("b"))}); err != nil || done.Already {
-		t.Errorf("%+v, %v", done, err)
+		t.Errorf("the commit of another transaction got %+v (%v)", done, err)
 	}
-	s.now = func() time.Time { return began } // the clock goes back, so their age is no reason
+	s.now = func() time.Time { return began } // the clock goes back, so the commit is not refused for their age
 	if _, err := s.Commit(t.Context(), "clicks", "late", late); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is being deleted") {
-		t.Errorf("a commit of what is being deleted: %v", err)
+		t.Errorf("a commit of chunks that are being deleted got %v", err)
 	}
 	close(store.let)
 	if err := <-cleaned; err != nil || s.held(t) != 1 {
-		t.Errorf("%d chunks, %v", s.held(t), err)
+		t.Errorf("after the deletion there are %d chunks (%v), want 1", s.held(t), err)
 	}
 }
 
@@ -87,18 +87,18 @@ func TestAChunkThatIsBeingCommittedIsNotDeleted(t *testing.T) {
 	<-store.at
 	late.Store(true)
 	if err := s.clean(t.Context()); err != nil || s.held(t) != 1 {
-		t.Fatalf("%d chunks, %v: only %s may be deleted", s.held(t), err, other)
+		t.Fatalf("%d chunks are left (%v), want 1: only %s may be deleted", s.held(t), err, other)
 	}
 	close(store.let)
 	if err := <-committed; err != nil {
 		t.Fatal(err)
 	}
 	if err := s.clean(t.Context()); err != nil || s.held(t) != 1 {
-		t.Fatalf("%d chunks, %v: it is visible", s.held(t), err)
+		t.Fatalf("%d chunks are left (%v), want the one that is visible", s.held(t), err)
 	}
 }
 
-// unheard deletes, and its first answers are lost.
+// unheard is a store whose first answers to deletions are lost. It deletes all the same.
 type unheard struct {
 	storage.Store
 	mu    sync.Mutex
@@ -115,8 +115,8 @@ func (u *unheard) Delete(ctx context.Context, keys ...string) error {
 	return err
 }
 
-// A deletion whose answer is lost has happened. Its bytes are given back when it is tried
-// again.
+// The answer to a deletion is lost, but the chunk is deleted. When the deletion is tried again, its
+// bytes do not count any more.
 func TestADeletionWithoutAnAnswerGivesItsBytesBack(t *testing.T) {
 	s := start(t)
 	l := &settled{Ledger: s.srv, segments: 2}
@@ -128,7 +128,7 @@ func TestADeletionWithoutAnAnswerGivesItsBytesBack(t *testing.T) {
 	for _, when := range []string{"trained on", "staged"} {
 		s.store = &unheard{Store: s.store, times: 1}
 		if err := s.clean(t.Context()); err == nil {
-			t.Fatalf("%s: no answer was lost", when)
+			t.Fatalf("%s: clean succeeded, though an answer was lost", when)
 		}
 		if err := s.clean(t.Context()); err != nil {
 			t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/headrace/headrace/internal/store/memstore"
 )
 
-// limitFiles makes the system refuse to write a file beyond size, with a part of the write
-// done, as on a full disk.
+// limitFiles makes the system refuse to write a file beyond size. A part of the write may be done, as
+// on a full disk.
 func limitFiles(t *testing.T, size int) (lift func()) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -31,16 +31,16 @@ func limitFiles(t *testing.T, size int) (lift func()) {
 			t.Error(err)
 		}
 	}
-	t.Cleanup(lift) // also if the test ends before
+	t.Cleanup(lift) // in case the test ends early
 	return lift
 }
 
-// A chunk that finds no room on the disk is not answered, and nothing of its call stays. The
-// producer is told to come again; when there is room, the same call lands once.
+// If there is no room on the disk for a chunk, its call fails and leaves nothing. The producer is told
+// to try again. When there is room, the same call lands once.
 func TestACallThatFindsNoRoomOnTheDiskLandsWhenThereIsRoom(t *testing.T) {
 	place := folder(t)
 	s, _ := life(t, memstore.New(), place, strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 64MiB", 1))
-	// Larger than any file that the testing package may write meanwhile.
+	// The limit is larger than any file that the testing package may write meanwhile.
 	small, large := lines("a"), lines(noise(8000))
 	last := []NewChunk{{0, small}, {1, large}, {1, small}}
 	path, text := oneCall(t, "over-http", nil, last...)
@@ -52,18 +52,18 @@ func TestACallThatFindsNoRoomOnTheDiskLandsWhenThereIsRoom(t *testing.T) {
 	lift()
 	for what, err := range map[string]error{"Stage": staging, "Land": landing} {
 		if !errors.Is(err, ErrNotReady) || !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "dataset clicks: a chunk could not be stored") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s on a full disk got %v", what, err)
 		}
 	}
 	if code != http.StatusServiceUnavailable || !strings.Contains(a.Error, "a chunk could not be stored") {
-		t.Errorf("over HTTP: %d %+v", code, a)
+		t.Errorf("the call over HTTP on a full disk got %d %+v", code, a)
 	}
 	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
 		t.Errorf("%d chunks are stored, %d bytes are counted, %v", s.held(t), l.Stored, err)
 	}
 	if err := fs.WalkDir(os.DirFS(fmt.Sprint(place)), ".", func(path string, _ fs.DirEntry, err error) error {
 		if strings.Contains(path, ".new-") {
-			t.Errorf("%s is left", path)
+			t.Errorf("the failed calls have left the file %s", path)
 		}
 		return err
 	}); err != nil {
@@ -72,13 +72,13 @@ func TestACallThatFindsNoRoomOnTheDiskLandsWhenThereIsRoom(t *testing.T) {
 
 	for again := range 2 {
 		if done, err := s.Land(t.Context(), "clicks", "t", nil, last); err != nil || done.Already != (again > 0) || done.Records != 3 {
-			t.Errorf("with room, call %d: %+v, %v", again, done, err)
+			t.Errorf("with room, call %d got %+v (%v), want 3 records", again, done, err)
 		}
 		if code, a := s.post(t, path, "", text); code != http.StatusOK || a.Already != (again > 0) || a.Records != 3 {
-			t.Errorf("with room, over HTTP, call %d: %d %+v", again, code, a)
+			t.Errorf("with room, call %d over HTTP got %d %+v, want 3 records", again, code, a)
 		}
 	}
 	if s.held(t) != 6 {
-		t.Errorf("%d chunks are stored", s.held(t))
+		t.Errorf("%d chunks are stored, want 6", s.held(t))
 	}
 }

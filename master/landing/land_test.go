@@ -23,7 +23,7 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
-// oneCall is the path and the body of a transaction in one call over HTTP.
+// oneCall returns the path and body of a call over HTTP that lands a whole transaction.
 func oneCall(t *testing.T, transaction string, locators []string, last ...NewChunk) (path, body string) {
 	t.Helper()
 	parts, heads, bodies := []int{}, "", ""
@@ -39,7 +39,7 @@ func oneCall(t *testing.T, transaction string, locators []string, last ...NewChu
 	return fmt.Sprintf("/v1/datasets/clicks/transactions/%s/land?head=%d", transaction, len(text)), string(text) + heads + bodies
 }
 
-// shown are the values of all visible records of a partition, in their order.
+// shown returns the values of all visible records of a partition, in order.
 func (s *Service) shown(t *testing.T, partition int) (values []string) {
 	t.Helper()
 	_, all, err := s.Visible(t.Context(), "clicks", partition, -1, mostListed)
@@ -77,7 +77,7 @@ func TestATransactionLandsInOneCall(t *testing.T) {
 					path, body := oneCall(t, transaction, locators, last...)
 					code, a := s.post(t, path, "", body)
 					if code != http.StatusOK {
-						t.Fatalf("%d %+v", code, a)
+						t.Fatalf("the call of transaction %s got %d %+v", transaction, code, a)
 					}
 					return a.Already, a.Records
 				}
@@ -95,17 +95,17 @@ func TestATransactionLandsInOneCall(t *testing.T) {
 			for again := range 3 {
 				already, records := land("t", []string{first}, NewChunk{0, lines("a")}, NewChunk{1, lines("3", "4", "5")})
 				if already != (again > 0) || records != 6 {
-					t.Fatalf("call %d: %v, %d records", again, already, records)
+					t.Fatalf("call %d: already %v, %d records; want %v, 6", again, already, records, again > 0)
 				}
 			}
 			if already, records := land("alone", nil, NewChunk{1, lines("6")}); already || records != 1 {
-				t.Errorf("%v, %d records", already, records)
+				t.Errorf("the call without locators: already %v, %d records; want false, 1", already, records)
 			}
 			if got := fmt.Sprint(s.shown(t, 0), s.shown(t, 1), s.held(t)); got != "[a] [1 2 3 4 5 6] 4" {
-				t.Errorf("visible, and chunks: %s", got)
+				t.Errorf("visible records by partition, and the number of chunks: %s", got)
 			}
 			if done, err := s.Commit(t.Context(), "clicks", "alone", nil); err != nil || !done.Already || done.Records != 1 {
-				t.Errorf("a commit after it: %+v, %v", done, err)
+				t.Errorf("a commit of the landed transaction got %+v (%v), want already", done, err)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 	good, damaged := lines("a"), lines("b")
 	damaged[len(damaged)-1] ^= 1
 	forged := strings.Replace(s.staged(t, "t", 0, lines("x")), " 1 ", " 2 ", 1)
-	long := "x" + noise(400) // with the lines around it more than max_bytes
+	long := "x" + noise(400) // four chunks of it are more than max_bytes
 	for _, c := range []struct {
 		what, path, body string
 		locators         []string
@@ -128,14 +128,14 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 		{what: "no such partition", last: []NewChunk{{0, good}, {2, good}}, code: http.StatusBadRequest},
 		{what: "a forged locator", locators: []string{forged}, last: []NewChunk{{0, good}, {1, good}}, code: http.StatusConflict},
 		{what: "too much", last: []NewChunk{{0, lines(long)}, {0, lines(long)}, {1, lines(long)}, {1, lines(long)}}, code: http.StatusTooManyRequests},
-		{what: "no chunk", last: []NewChunk{{0, make([]byte, 50)}}, code: http.StatusBadRequest},
+		{what: "bytes that are no chunk", last: []NewChunk{{0, make([]byte, 50)}}, code: http.StatusBadRequest},
 	} {
 		path, body := oneCall(t, "t", c.locators, c.last...)
 		if code, a := s.post(t, path, "", body); code != c.code || a.Error == "" {
 			t.Errorf("%s: %d %+v", c.what, code, a)
 		}
 		if l, err := s.Layout(t.Context(), "clicks"); err != nil || s.held(t) != 1 || l.Stored != int64(len(lines("x"))) {
-			t.Errorf("%s: %d chunks are stored, %d bytes are counted, %v", c.what, s.held(t), l.Stored, err)
+			t.Errorf("%s: %d chunks are stored and %d bytes are counted (%v), want only the chunk that was staged before", c.what, s.held(t), l.Stored, err)
 		}
 	}
 	path, body := oneCall(t, "t", nil, NewChunk{0, good})
@@ -153,17 +153,17 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 		t.Errorf("visible, and chunks: %s", got)
 	}
 	if code, a := s.post(t, path, "", body); code != http.StatusOK || a.Already || a.Records != 1 {
-		t.Errorf("%d %+v", code, a)
+		t.Errorf("the good call got %d %+v, want 1 record", code, a)
 	}
 }
 
-// A call with too much is refused before its chunks are unpacked. Over HTTP they are not even
+// A call that is too large is refused before its chunks are unpacked. Over HTTP the chunks are not even
 // read. The error names the limit.
 func TestTheChunksOfACallAreBounded(t *testing.T) {
 	s := start(t)
 	half := lines(strings.Repeat("x", landMost/2))
 	hundred := lines(strings.Repeat("x", 100<<20))
-	// Bodies that are larger than their records: nobody compresses so, and they would take memory.
+	// Bodies that are larger than their records. No compression makes them, but they would take memory.
 	swollen := lines("x")
 	binary.LittleEndian.PutUint32(swollen[16:], landMost/2+1000)
 	binary.LittleEndian.PutUint32(swollen[24:], crc32.ChecksumIEEE(swollen[:24]))
@@ -184,14 +184,14 @@ func TestTheChunksOfACallAreBounded(t *testing.T) {
 		code, a := s.serve(t, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, r))
 		head := strings.Index(text, "}") + 1 + len(c.last)*chunk.HeaderSize
 		if code != http.StatusBadRequest || !strings.Contains(a.Error, c.says) || r.bytes > head {
-			t.Errorf("%s: %d %+v, and %d bytes were read; the JSON and the headers have %d", c.what, code, a, r.bytes, head)
+			t.Errorf("%s: got %d %+v after %d bytes were read; the JSON and the headers have %d", c.what, code, a, r.bytes, head)
 		}
 	}
 	if landed, _, err := s.Landed(t.Context(), "clicks", "t"); err != nil || landed || s.held(t) != 0 {
-		t.Errorf("visible is %v, %d chunks are stored, %v", landed, s.held(t), err)
+		t.Errorf("the refused transaction is visible: %v (%v), %d chunks are stored", landed, err, s.held(t))
 	}
 	if !s.room.TryAcquire(roomMost) {
-		t.Error("room was not given back")
+		t.Error("the calls have ended, but not all memory for chunks was given back")
 	}
 }
 
@@ -212,13 +212,13 @@ func TestACallWithARecordThatIsTooLargeIsRefusedWithTheLimit(t *testing.T) {
 	}
 }
 
-// dying is a store and a ledger whose process ends at a step of a transaction. Later steps and the
-// answer are lost.
+// dying is a store and a ledger whose process ends at a step of a transaction. The later steps do not
+// happen, and the answer is lost.
 type dying struct {
 	storage.Store
 	Ledger
 	steps atomic.Int32
-	at    int32 // it ends when this step begins; one later, after it
+	at    int32 // so many steps happen; the process ends at the next one
 }
 
 var errDied = errors.New("its process has died")
@@ -252,8 +252,8 @@ func (d *dying) Land(ctx context.Context, dataset uint32, tx serve.Transaction) 
 	return already, records, errors.Join(err, d.step())
 }
 
-// "The records of a transaction come once or not at all." The master dies before, between and
-// after the steps of a call; the next master is asked again, with the same chunks.
+// "The records of a transaction come once or not at all." The master dies before, between and after the
+// steps of a call. The producer sends the same call to the next master.
 func TestACallThatDiesAtAnyStepLandsOnceWhenItIsRepeated(t *testing.T) {
 	for at := int32(0); ; at++ {
 		store, place := memstore.New(), folder(t)
@@ -262,22 +262,22 @@ func TestACallThatDiesAtAnyStepLandsOnceWhenItIsRepeated(t *testing.T) {
 		s.store, s.srv = d, d
 		last := []NewChunk{{0, lines("a", "b")}, {1, lines("c")}, {1, lines("d")}}
 		_, err := s.Land(t.Context(), "clicks", "t", nil, last)
-		if answered := at == 6; (err == nil) != answered { // the last step is the note of the folder
-			t.Fatalf("step %d: %v", at, err)
+		if answered := at == 6; (err == nil) != answered { // step 6, the last one, is the note of the commit
+			t.Fatalf("the master died after step %d, and the call got %v", at, err)
 		}
 		s, _ = life(t, store, place, spec)
 		landed, _, err := s.Landed(t.Context(), "clicks", "t")
-		if err != nil || landed != (at >= 4) { // three puts, and the commit
-			t.Errorf("step %d: visible is %v, %v", at, landed, err)
+		if err != nil || landed != (at >= 4) { // steps 1 to 3 are puts, step 4 is the commit
+			t.Errorf("the master died after step %d, and the transaction is visible: %v (%v), want %v", at, landed, err, at >= 4)
 		}
 		for again := range 2 {
 			done, err := s.Land(t.Context(), "clicks", "t", nil, last)
 			if err != nil || done.Records != 4 || done.Already != (landed || again > 0) {
-				t.Errorf("step %d, call %d: %+v, %v", at, again, done, err)
+				t.Errorf("the master died after step %d, and call %d to the next one got %+v (%v), want 4 records", at, again, done, err)
 			}
 		}
 		if got := fmt.Sprint(s.shown(t, 0), s.shown(t, 1)); got != "[a b] [c d]" && got != "[a b] [d c]" {
-			t.Errorf("step %d: visible %s", at, got)
+			t.Errorf("the master died after step %d, and the visible records are %s", at, got)
 		}
 		if at == 6 {
 			break
@@ -285,7 +285,7 @@ func TestACallThatDiesAtAnyStepLandsOnceWhenItIsRepeated(t *testing.T) {
 	}
 }
 
-// waiting is a store whose puts wait.
+// waiting is a store whose puts wait for let. It sends each key to at before.
 type waiting struct {
 	storage.Store
 	at, let chan string
@@ -299,8 +299,8 @@ func (w *waiting) Put(ctx context.Context, key string, data []byte) error {
 	return w.Store.Put(ctx, key, data)
 }
 
-// A producer that goes away is not told, and its transaction lands all the same. The next call
-// waits for it.
+// A producer goes away during its call. Its transaction lands all the same, and the same call, sent
+// again, waits for that.
 func TestACallGoesOnWhenItsCallerGivesUp(t *testing.T) {
 	s := start(t)
 	store := &waiting{Store: s.store, at: make(chan string), let: make(chan string)}
@@ -315,7 +315,7 @@ func TestACallGoesOnWhenItsCallerGivesUp(t *testing.T) {
 	<-store.at
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Fatalf("its caller has gone: %v", err)
+		t.Fatalf("the call whose caller went away returned %v", err)
 	}
 	second := make(chan Committed, 1)
 	go func() {
@@ -327,6 +327,6 @@ func TestACallGoesOnWhenItsCallerGivesUp(t *testing.T) {
 	}()
 	store.let <- ""
 	if done := <-second; !done.Already || done.Records != 1 || s.held(t) != 1 {
-		t.Errorf("%+v, %d chunks", done, s.held(t))
+		t.Errorf("the second call got %+v, and %d chunks are stored; want already, 1 record, 1 chunk", done, s.held(t))
 	}
 }

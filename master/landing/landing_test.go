@@ -32,12 +32,12 @@ decode:
   columns: [{name: line, path: $value, dtype: bytes}]
 `
 
-// registrar keeps the services of a server, to call them without a network.
+// registrar keeps the services of a server, so that a test can call them without a network.
 type registrar map[string]any
 
 func (r registrar) RegisterService(d *grpc.ServiceDesc, impl any) { r[d.ServiceName] = impl }
 
-// start runs a real shard service with one dataset, and landing beside it.
+// start runs a real shard service with one dataset, and a landing.
 func start(t *testing.T) *Service {
 	t.Helper()
 	dataset.Register(adapter.Kind)
@@ -107,7 +107,7 @@ func (s *Service) held(t *testing.T) int {
 	return n
 }
 
-// storedAndGone is a store whose callers go away when it has stored a chunk.
+// storedAndGone is a store whose callers go away as soon as it has stored a chunk.
 type storedAndGone struct {
 	storage.Store
 	leave func()
@@ -119,7 +119,8 @@ func (g storedAndGone) Put(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// Nobody has the locator of a chunk whose caller has gone, so it does not fill the dataset.
+// If the caller goes away, nobody has the locator of its chunk. So the chunk must not stay and fill the
+// dataset.
 func TestAChunkWhoseCallerHasGoneDoesNotStay(t *testing.T) {
 	s := start(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -142,7 +143,7 @@ func TestATransactionCannotCommitWhatWasNotStagedForIt(t *testing.T) {
 		"not the locator": {"x"}, "it has 1 records": {forged},
 	} {
 		if _, err := s.Commit(t.Context(), "clicks", "mine", locators); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("a commit that must fail with %q got %v", what, err)
 		}
 	}
 	for range 2 {
@@ -151,7 +152,7 @@ func TestATransactionCannotCommitWhatWasNotStagedForIt(t *testing.T) {
 		}
 	}
 	if done, err := s.Commit(t.Context(), "clicks", "mine", nil); err != nil || !done.Already || done.Records != 1 {
-		t.Errorf("again: %+v, %v", done, err)
+		t.Errorf("the repeated commit got %+v (%v), want already, 1 record", done, err)
 	}
 }
 
@@ -174,14 +175,14 @@ func TestWhatCannotBeTakenIsRefusedWithItsReason(t *testing.T) {
 	} {
 		_, err := (&calls{s: s}).Stage(t.Context(), &headracev1.StageRequest{Dataset: c.dataset, Transaction: c.transaction, Partition: uint32(c.partition), Chunk: c.data})
 		if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("the call %+v got %v", c, err)
 		}
 	}
 	if err := s.End(t.Context(), "clicks"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "end: pushed") {
-		t.Errorf("End: %v", err)
+		t.Errorf("End of a dataset that is not end: pushed got %v", err)
 	}
 	if n := s.held(t); n > 0 {
-		t.Errorf("%d chunks are stored", n)
+		t.Errorf("%d chunks of refused calls are stored, want none", n)
 	}
 }
 
@@ -193,17 +194,17 @@ func TestStagedChunksAreDeletedAfterTheirTimeAndCommittedOnesAreNot(t *testing.T
 	}
 	late := s.staged(t, "late", 0, lines("c"))
 	if err := s.clean(t.Context()); err != nil || s.held(t) != 2 {
-		t.Fatalf("%d chunks, %v", s.held(t), err)
+		t.Fatalf("before stage_ttl there are %d chunks (%v), want 2", s.held(t), err)
 	}
 	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
 	if _, err := s.Commit(t.Context(), "clicks", "late", []string{late}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stage_ttl") {
-		t.Errorf("a late commit: %v", err)
+		t.Errorf("a commit after stage_ttl got %v", err)
 	}
 	if err := s.clean(t.Context()); err != nil || s.held(t) != 1 {
-		t.Fatalf("%d chunks, %v: nothing of the committed transaction was trained on", s.held(t), err)
+		t.Fatalf("%d chunks are left (%v), want the committed one, because it was not trained on", s.held(t), err)
 	}
 	if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != int64(len(lines("a", "b"))) {
-		t.Errorf("stored %d, %v", l.Stored, err)
+		t.Errorf("%d bytes are counted (%v), want those of the committed chunk", l.Stored, err)
 	}
 }
 
@@ -216,12 +217,12 @@ func TestAFullDatasetTellsToWaitAndLosesNothing(t *testing.T) {
 	var err error
 	for err == nil {
 		if n++; n > 10 {
-			t.Fatal("it is never full")
+			t.Fatal("the dataset is not full after 10 chunks")
 		}
 		_, err = (&calls{s: s}).Stage(t.Context(), &headracev1.StageRequest{Dataset: "clicks", Transaction: "t", Chunk: data})
 	}
 	if status.Code(err) != codes.ResourceExhausted || n != 4 || s.held(t) != 3 {
-		t.Fatalf("chunk %d, %d stored: %v", n, s.held(t), err)
+		t.Fatalf("chunk %d got %v with %d chunks stored, want that chunk 4 finds the dataset full", n, err, s.held(t))
 	}
 	wait := time.Duration(0)
 	for _, d := range status.Convert(err).Details() {
@@ -230,7 +231,7 @@ func TestAFullDatasetTellsToWaitAndLosesNothing(t *testing.T) {
 		}
 	}
 	if wait <= 0 {
-		t.Errorf("no time to wait in %v", err)
+		t.Errorf("the error does not say how long to wait: %v", err)
 	}
 	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
 	if err := s.clean(t.Context()); err != nil {
@@ -246,7 +247,7 @@ func TestStreamsWithoutADatasetAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.orphans(t.Context()); err != nil || s.held(t) != 1 {
-		t.Errorf("%d chunks, %v", s.held(t), err)
+		t.Errorf("%d chunks are left (%v), want the one of the dataset that exists", s.held(t), err)
 	}
 }
 
@@ -258,9 +259,9 @@ func TestWhatNeverFitsIsRefusedOrNamed(t *testing.T) {
 		return lines(string(b))
 	}
 	if _, err := s.Stage(t.Context(), "clicks", "t", 0, chunkOf(2<<20)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "landing.max_bytes is 1048576") {
-		t.Errorf("a chunk above max_bytes: %v", err)
+		t.Errorf("a chunk above max_bytes got %v", err)
 	}
-	if err := s.clean(t.Context()); err != nil { // knows then which chunks are not committed
+	if err := s.clean(t.Context()); err != nil { // after it, the service knows which chunks are not committed
 		t.Fatal(err)
 	}
 	data := chunkOf(300 << 10)
@@ -274,15 +275,15 @@ func TestWhatNeverFitsIsRefusedOrNamed(t *testing.T) {
 	}
 	all := []string{s.staged(t, "t", 0, data), s.staged(t, "t", 0, data), s.staged(t, "t", 0, data)}
 	if says := wait("t"); !strings.Contains(says, fmt.Sprint(3*len(data), " bytes of them are staged and not committed")) {
-		t.Errorf("a transaction that does not fit: %s", says)
+		t.Errorf("a transaction that does not fit was told %s", says)
 	}
 	if _, err := s.Commit(t.Context(), "clicks", "t", all); err != nil {
 		t.Fatal(err)
 	}
 	if says := wait("t2"); !strings.Contains(says, "when they are trained on") {
-		t.Errorf("all is committed: %s", says)
+		t.Errorf("all chunks are committed, and a producer was told %s", says)
 	}
-	// What its writer has put there itself.
+	// Now a writer puts the chunks into the storage itself.
 	p, err := s.place(t.Context(), "clicks")
 	if err != nil {
 		t.Fatal(err)
@@ -301,11 +302,11 @@ func TestWhatNeverFitsIsRefusedOrNamed(t *testing.T) {
 		all = append(all, l.String())
 	}
 	if _, err := s.Commit(t.Context(), "clicks", "big", all); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "never fits") {
-		t.Errorf("an uploaded transaction above max_bytes: %v", err)
+		t.Errorf("the commit of an uploaded transaction above max_bytes got %v", err)
 	}
 }
 
-// forgetful is a ledger that forgets at once what has landed before.
+// forgetful is a ledger that forgets at once the transactions that landed before.
 type forgetful struct{ Ledger }
 
 func (l forgetful) Land(ctx context.Context, dataset uint32, t serve.Transaction) (bool, int64, error) {
@@ -321,15 +322,15 @@ func TestACommitOfAForgottenTransactionIsRefused(t *testing.T) {
 	s.pushed(t, "second", 0)
 	s.srv = ledger
 	if landed, _, err := s.Landed(t.Context(), "clicks", "first"); err != nil || landed {
-		t.Fatalf("first is remembered: %v", err)
+		t.Fatalf("transaction first is still remembered (%v)", err)
 	}
 	if _, err := s.Commit(t.Context(), "clicks", "first", []string{first}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is visible already") {
-		t.Errorf("it was not refused: %v", err)
+		t.Errorf("the commit of a forgotten transaction got %v, want a refusal", err)
 	}
 	if done, err := s.Commit(t.Context(), "clicks", "early", []string{early}); err != nil || done.Already {
-		t.Errorf("one that has never landed: %+v, %v", done, err)
+		t.Errorf("the commit of a transaction that has never landed got %+v (%v)", done, err)
 	}
 	if n := len(s.visible(t)); n != 3 {
-		t.Errorf("%d chunks are visible", n)
+		t.Errorf("%d chunks are visible, want 3", n)
 	}
 }

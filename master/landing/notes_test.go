@@ -20,7 +20,7 @@ import (
 	adapter "github.com/headrace/headrace/sources/landing"
 )
 
-// life runs a shard service on a store, with landing beside it, as a master's life does.
+// life runs a shard service on a store and a landing, as one life of a master does.
 func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (s *Service, said *bytes.Buffer) {
 	t.Helper()
 	dataset.Register(adapter.Kind)
@@ -54,7 +54,7 @@ func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (
 	return New(srv, chunks, slog.New(slog.NewTextHandler(said, nil))), said
 }
 
-// breaking is a store whose puts fail while it is broken.
+// breaking is a store whose puts of notes fail while broken is true.
 type breaking struct {
 	bucket
 	broken bool
@@ -77,7 +77,7 @@ func folder(t *testing.T) *storage.Folder {
 	return f
 }
 
-// visible are the chunks that the shard service knows, with their numbers.
+// visible returns the chunks that the shard service knows, with their numbers.
 func (s *Service) visible(t *testing.T) map[string]int64 {
 	t.Helper()
 	p, err := s.place(t.Context(), "clicks")
@@ -121,29 +121,29 @@ func TestAMasterThatHasLostItsStoreTakesWhatWasVisibleFromTheBucket(t *testing.T
 		t.Fatalf("%v", want)
 	}
 
-	for life2 := range 2 { // the second one takes the table of the first one
+	for life2 := range 2 { // the second life reads the table that the first one wrote
 		s, said := life(t, memstore.New(), chunks, spec)
 		if landed, records, err := s.Landed(t.Context(), "clicks", "c"); err != nil || !landed || records != 1 {
-			t.Fatalf("life %d: %v, %d, %v", life2, landed, records, err)
+			t.Fatalf("life %d: transaction c is visible: %v, with %d records (%v); want true, 1", life2, landed, records, err)
 		}
 		got := s.visible(t)
 		if len(got) != 4 {
-			t.Fatalf("life %d: %v", life2, got)
+			t.Fatalf("life %d: the visible chunks are %v, want 4", life2, got)
 		}
 		for _, l := range all {
 			if got[l] != want[l] {
-				t.Errorf("chunk %s is number %d, and was %d", l, got[l], want[l])
+				t.Errorf("chunk %s has number %d, want %d as before", l, got[l], want[l])
 			}
 		}
 		if !strings.Contains(said.String(), "chunks=4 records=4 transactions=4") {
-			t.Errorf("said: %s", said)
+			t.Errorf("the log does not say what was recalled: %s", said)
 		}
 		if done, err := s.Commit(t.Context(), "clicks", "b", []string{all[1]}); err != nil || !done.Already {
-			t.Errorf("again: %+v, %v", done, err)
+			t.Errorf("the repeated commit of transaction b got %+v (%v), want already", done, err)
 		}
 	}
 
-	// It goes on: what comes now has numbers after those, and stray ones may still be committed.
+	// A staged chunk may still be committed. Its number follows the recalled ones.
 	s, _ = life(t, memstore.New(), chunks, spec)
 	if done, err := s.Commit(t.Context(), "clicks", "stray", []string{stray}); err != nil || done.Already {
 		t.Fatalf("%+v, %v", done, err)
@@ -153,7 +153,7 @@ func TestAMasterThatHasLostItsStoreTakesWhatWasVisibleFromTheBucket(t *testing.T
 	}
 }
 
-// Chunks that were deleted before the state was lost do not become visible again.
+// Chunks that were deleted before the state was lost must not become visible again.
 func TestDeletedChunksAreNotVisibleAgain(t *testing.T) {
 	chunks := bucket{folder(t)}
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -176,12 +176,12 @@ func TestDeletedChunksAreNotVisibleAgain(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if landed, _, err := s.Landed(t.Context(), "clicks", "a"); err != nil || !landed {
-		t.Errorf("a is forgotten: %v", err)
+		t.Errorf("transaction a, whose chunk was deleted, is forgotten (%v)", err)
 	}
 }
 
-// No commit is answered before it is noted, and one that was not noted yet is when it comes
-// again.
+// No commit is answered before its note is in the bucket. If the note could not be written, a repeated
+// commit writes it.
 func TestACommitIsAnsweredWhenItIsNoted(t *testing.T) {
 	chunks := &breaking{bucket{folder(t)}, false}
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -190,11 +190,11 @@ func TestACommitIsAnsweredWhenItIsNoted(t *testing.T) {
 	second := s.staged(t, "second", 0, lines("second"))
 	for range 2 {
 		if _, err := s.Commit(t.Context(), "clicks", "second", []string{second}); !errors.Is(err, ErrNotReady) {
-			t.Fatalf("answered: %v", err)
+			t.Fatalf("the note could not be written, but the commit got %v", err)
 		}
 	}
 	if _, _, err := s.Landed(t.Context(), "clicks", "second"); !errors.Is(err, ErrNotReady) {
-		t.Fatalf("answered: %v", err)
+		t.Fatalf("the note could not be written, but the question whether it landed got %v", err)
 	}
 	chunks.broken = false
 	if done, err := s.Commit(t.Context(), "clicks", "second", []string{second}); err != nil || !done.Already {
@@ -209,13 +209,13 @@ func TestACommitIsAnsweredWhenItIsNoted(t *testing.T) {
 	}
 }
 
-// A master that was killed between a commit and its note writes it when it starts.
+// A master was killed between a commit and its note. The next one writes the note when it starts.
 func TestAMasterNotesAtItsStartWhatItKnows(t *testing.T) {
 	chunks, st := &breaking{bucket{folder(t)}, true}, memstore.New()
 	s, _ := life(t, st, chunks, spec)
 	only := s.staged(t, "only", 1, lines("only"))
 	if _, err := s.Commit(t.Context(), "clicks", "only", []string{only}); !errors.Is(err, ErrNotReady) {
-		t.Fatalf("answered: %v", err)
+		t.Fatalf("the note could not be written, but the commit got %v", err)
 	}
 	chunks.broken = false
 	again := New(s.srv, chunks, s.log)
@@ -224,11 +224,11 @@ func TestAMasterNotesAtItsStartWhatItKnows(t *testing.T) {
 	}
 	s, _ = life(t, memstore.New(), chunks, spec)
 	if landed, _, err := s.Landed(t.Context(), "clicks", "only"); err != nil || !landed {
-		t.Errorf("%v, %v", landed, err)
+		t.Errorf("after the state was lost, the transaction is visible: %v (%v), want true", landed, err)
 	}
 }
 
-// Notes do not become more and more, and are deleted with their dataset.
+// A table replaces many notes, so the number of notes stays small. The notes are deleted with their dataset.
 func TestATableReplacesManyNotes(t *testing.T) {
 	chunks := bucket{folder(t)}
 	s, _ := life(t, memstore.New(), chunks, strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 16MiB", 1))
@@ -248,7 +248,7 @@ func TestATableReplacesManyNotes(t *testing.T) {
 	a.noting.Unlock()
 	notes, err2 := chunks.List(t.Context(), notesOf(p.stream), "", 0)
 	if err := errors.Join(err, err2); err != nil || len(notes) != 1 {
-		t.Fatalf("%d notes, %v", len(notes), err)
+		t.Fatalf("the bucket has %d notes (%v), want one table", len(notes), err)
 	}
 	s.pushed(t, "last", 0)
 	s, _ = life(t, memstore.New(), chunks, spec)
@@ -256,18 +256,18 @@ func TestATableReplacesManyNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.visible(t); len(got) != 41 {
-		t.Errorf("%d chunks", len(got))
+		t.Errorf("%d chunks are visible, want 41", len(got))
 	}
 	if err := (&Local{opened: chunks}).Release(t.Context(), "clicks"); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := chunks.List(t.Context(), "", "", 0); err != nil || len(left) != 0 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("after the release the bucket still has %v (%v)", left, err)
 	}
 }
 
-// A folder of chunks is mostly lost together with the store. If only the store is lost, the
-// dataset stops, and its reason says what to do.
+// A folder of chunks is usually lost together with the store. If only the store is lost, the dataset
+// stops, and its reason says what to do.
 func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 	chunks := folder(t)
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -290,7 +290,7 @@ func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 		t.Errorf("%s: %s", is, why)
 	}
 
-	// With on_loss: continue it goes on, and says so.
+	// With on_loss: continue the dataset goes on, and the log says so.
 	s, _ = life(t, memstore.New(), chunks, spec)
 	s.pushed(t, "a", 0)
 	s, said := life(t, memstore.New(), chunks, spec+"on_loss: continue\n")
@@ -314,7 +314,7 @@ func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// A request that is sent again is not answered before its transaction is noted either.
+// A repeated request is not answered before the note of its transaction is written either.
 func TestARequestThatIsSentAgainIsAnsweredWhenItIsNoted(t *testing.T) {
 	chunks := &breaking{bucket{folder(t)}, false}
 	s, _ := life(t, memstore.New(), chunks, spec)
@@ -322,21 +322,21 @@ func TestARequestThatIsSentAgainIsAnsweredWhenItIsNoted(t *testing.T) {
 	chunks.broken = true
 	for again := range 3 {
 		if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a\nb"); code != http.StatusServiceUnavailable {
-			t.Fatalf("request %d, and no note can be written: %d %+v", again, code, a)
+			t.Fatalf("no note can be written, but request %d got %d %+v, want 503", again, code, a)
 		}
 	}
 	chunks.broken = false
 	if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a\nb"); code != http.StatusOK || !a.Already || a.Records != 2 {
-		t.Fatalf("%d %+v", code, a)
+		t.Fatalf("the repeated request got %d %+v, want already, 2 records", code, a)
 	}
 	s, _ = life(t, memstore.New(), chunks, spec)
 	if landed, records, err := s.Landed(t.Context(), "clicks", "k"); err != nil || !landed || records != 2 {
-		t.Errorf("after the state was lost: %v, %d, %v", landed, records, err)
+		t.Errorf("after the state was lost, the transaction is visible: %v with %d records (%v), want true, 2", landed, records, err)
 	}
 }
 
-// leaving is a ledger whose caller goes away when its transaction has landed, before it has
-// heard of it.
+// leaving is a ledger whose caller goes away when its transaction has landed, before the caller knows
+// that.
 type leaving struct {
 	Ledger
 	leave func()
@@ -361,17 +361,17 @@ func TestACommitWhoseCallerGoesAwayIsNoted(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if done, err := s.Commit(t.Context(), "clicks", "t", []string{locator}); err != nil || !done.Already || done.Records != 1 {
-		t.Fatalf("from another process: %+v, %v", done, err)
+		t.Fatalf("the commit, sent again by another process, got %+v (%v), want already, 1 record", done, err)
 	}
 	p, err := s.place(t.Context(), "clicks")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a := s.stored[p.stream]; len(a.staged) > 0 {
-		t.Errorf("staged and not committed: %v", a.staged)
+		t.Errorf("the committed chunks still count as staged: %v", a.staged)
 	}
 	s, _ = life(t, memstore.New(), chunks, spec)
 	if landed, _, err := s.Landed(t.Context(), "clicks", "t"); err != nil || !landed || len(s.visible(t)) != 1 {
-		t.Errorf("after the state was lost: %v, %v, chunks %v", landed, err, s.visible(t))
+		t.Errorf("after the state was lost, the transaction is visible: %v (%v), with the chunks %v", landed, err, s.visible(t))
 	}
 }

@@ -41,7 +41,7 @@ func (s *Service) serve(t *testing.T, r *http.Request) (int, answer) {
 	m.ServeHTTP(w, r)
 	var a answer
 	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
-		t.Fatalf("%s: %d %q", r.URL, w.Code, w.Body)
+		t.Fatalf("%s answered %d with a body that is not JSON: %q", r.URL, w.Code, w.Body)
 	}
 	return w.Code, a
 }
@@ -55,7 +55,7 @@ func TestARequestWithTheSameKeyLandsOnce(t *testing.T) {
 		}
 	}
 	if n := s.held(t); n != 1 {
-		t.Errorf("%d chunks", n)
+		t.Errorf("%d chunks are stored, want 1", n)
 	}
 	for _, c := range []struct {
 		path, key string
@@ -66,7 +66,7 @@ func TestARequestWithTheSameKeyLandsOnce(t *testing.T) {
 		{"/v1/datasets/clicks/end", "", http.StatusConflict},
 	} {
 		if code, a := s.post(t, c.path, c.key, "x"); code != c.code || a.Error == "" {
-			t.Errorf("%+v: %d %+v", c, code, a)
+			t.Errorf("the request %+v got %d %+v", c, code, a)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestATransactionOfSeveralRequestsLandsWithItsCommit(t *testing.T) {
 		}
 	}
 	if code, a := s.post(t, "/v1/datasets/clicks/transactions/t2/commit", "", string(body)); code != http.StatusConflict {
-		t.Errorf("another transaction: %d %+v", code, a)
+		t.Errorf("the commit by another transaction got %d %+v, want a refusal", code, a)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAChunkOfAnotherLanguageLandsOverHTTP(t *testing.T) {
 		t.Fatalf("%d %+v", code, a)
 	}
 	if code, a := s.request(t, http.MethodGet, path, "", ""); code != http.StatusOK || a.Already {
-		t.Errorf("before the commit: %d %+v", code, a)
+		t.Errorf("before the commit, the transaction's page answered %d %+v", code, a)
 	}
 	body, err := json.Marshal(map[string]any{"locators": a.Locators})
 	if err != nil {
@@ -116,10 +116,10 @@ func TestAChunkOfAnotherLanguageLandsOverHTTP(t *testing.T) {
 		t.Errorf("%d %+v", code, a)
 	}
 	if code, a := s.request(t, http.MethodGet, path, "", ""); code != http.StatusOK || !a.Already || a.Records != 1 {
-		t.Errorf("after it: %d %+v", code, a)
+		t.Errorf("after the commit, the transaction's page answered %d %+v", code, a)
 	}
 	if code, a := s.request(t, http.MethodGet, "/v1/datasets/clicks/layout", "", ""); code != http.StatusOK || a.Layout == nil || a.Layout.Partitions < 1 || a.Layout.ChunkBytes < 1 || a.Layout.MaxRecord < 1 {
-		t.Errorf("layout: %d %+v", code, a)
+		t.Errorf("the layout page answered %d %+v", code, a)
 	}
 	damaged := b.Chunk()
 	damaged[len(damaged)-1] ^= 1
@@ -134,12 +134,12 @@ func TestAChunkOfAnotherLanguageLandsOverHTTP(t *testing.T) {
 		{"/v1/datasets/nothere/transactions/a/chunks?partition=0", string(b.Chunk()), http.StatusNotFound},
 	} {
 		if code, a := s.post(t, c.path, "", c.body); code != c.code || a.Error == "" {
-			t.Errorf("%.60s: %d %+v", c.path, code, a)
+			t.Errorf("%.60s answered %d %+v, want %d", c.path, code, a, c.code)
 		}
 	}
 }
 
-// noise are lines that do not become smaller.
+// noise returns lines that cannot be compressed.
 func noise(lines int) string {
 	var b strings.Builder
 	for range lines {
@@ -151,7 +151,7 @@ func noise(lines int) string {
 	return b.String()
 }
 
-// A request that fails leaves nothing, so a producer that sends it again does not fill the
+// A request that fails leaves no chunks. So a producer that sends it again and again does not fill the
 // dataset.
 func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 	text := strings.Replace(spec, "max_bytes: 1MiB", "max_bytes: 1MiB, chunk: 64KiB, max_record: 100KiB", 1)
@@ -164,7 +164,7 @@ func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 	const records, stage = "/v1/datasets/clicks/records", "/v1/datasets/clicks/transactions/k/records"
 	for _, c := range []struct {
 		what, path, body string
-		end              error // of the body
+		end              error // the body ends with it
 		store            func(storage.Store) storage.Store
 		code             int
 	}{
@@ -179,9 +179,9 @@ func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path, io.MultiReader(strings.NewReader(c.body), iotest.ErrReader(c.end)))
 		r.Header.Set("Idempotency-Key", "k")
 		if code, a := s.serve(t, r); code != c.code {
-			t.Fatalf("%s: %d %+v", c.what, code, a)
+			t.Fatalf("%s: got %d %+v, want %d", c.what, code, a, c.code)
 		}
-		if err := s.clean(t.Context()); err != nil { // what could not be deleted
+		if err := s.clean(t.Context()); err != nil { // deletes the chunks that the request could not delete
 			t.Fatal(err)
 		}
 		if l, err := s.Layout(t.Context(), "clicks"); err != nil || l.Stored != 0 || s.held(t) != 0 {
@@ -190,8 +190,8 @@ func TestARequestThatFailsLeavesNoChunks(t *testing.T) {
 	}
 }
 
-// leftThenBusy is a store whose caller goes away while it looks at a chunk of the commit. When
-// it is let go, it is busy.
+// leftThenBusy is a store whose caller goes away while the commit looks at a chunk. When the test lets
+// the look go on, the store says that it is busy.
 type leftThenBusy struct {
 	storage.Store
 	leave func()
@@ -204,7 +204,7 @@ func (b leftThenBusy) Stat(context.Context, string) (storage.Object, error) {
 	return storage.Object{}, storage.ErrPassing
 }
 
-// A request whose caller goes away during the commit leaves no chunks if the commit then fails.
+// The caller of a request goes away during the commit, and then the commit fails. No chunks are left.
 func TestARequestThatFailsAfterItsCallerHasGoneLeavesNoChunks(t *testing.T) {
 	s := start(t)
 	plain, let := s.store, make(chan struct{})
@@ -213,7 +213,7 @@ func TestARequestThatFailsAfterItsCallerHasGoneLeavesNoChunks(t *testing.T) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/datasets/clicks/records", strings.NewReader("a\nb"))
 	r.Header.Set("Idempotency-Key", "k")
 	if code, a := s.serve(t, r); code != http.StatusServiceUnavailable || s.held(t) != 1 {
-		t.Fatalf("%d %+v, %d chunks", code, a, s.held(t))
+		t.Fatalf("the request whose caller went away got %d %+v, and %d chunks are stored, want 503 and 1", code, a, s.held(t))
 	}
 	close(let)
 	p, err := s.place(t.Context(), "clicks")
@@ -224,7 +224,7 @@ func TestARequestThatFailsAfterItsCallerHasGoneLeavesNoChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, err := s.turn(t.Context(), a, "k") // its commit has ended
+	ended, err := s.turn(t.Context(), a, "k") // waits until the commit of k has ended
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestAnIDThatIsNoTextIsRefused(t *testing.T) {
 		{"/v1/datasets/clicks/transactions/id-%ff/commit", ""},
 	} {
 		if code, a := s.post(t, c.path, c.key, `{"locators": []}`); code != http.StatusBadRequest || !strings.Contains(a.Error, `"id-\xff" is not UTF-8`) {
-			t.Errorf("%+v: %d %+v", c, code, a)
+			t.Errorf("the request %+v got %d %+v", c, code, a)
 		}
 	}
 	if code, a := s.post(t, "/v1/datasets/clicks/records", "заказ-1", "a"); code != http.StatusOK {

@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
-// read counts what is read of a body.
+// read counts the bytes that are read of a body.
 type read struct {
 	io.Reader
 	bytes int
@@ -27,7 +27,8 @@ func (r *read) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// leaves is a store whose caller goes away when it has found its stream: it then waits for room.
+// leaves is a store whose caller goes away as soon as the call has read its stream's name. The call
+// waits for room then.
 type leaves struct {
 	storage.Store
 	leave func()
@@ -59,7 +60,7 @@ func TestChunksWaitForRoom(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	s.store = leaves{store, leave}
 	if _, err := s.Stage(ctx, "clicks", "t", 0, data); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), says) {
-		t.Errorf("without room: %v", err)
+		t.Errorf("without room, Stage got %v", err)
 	}
 	ctx, leave = context.WithCancel(t.Context())
 	s.store = leaves{store, leave}
@@ -84,11 +85,11 @@ func TestChunksWaitForRoom(t *testing.T) {
 		{"/commit", "x", http.StatusBadRequest},
 	} {
 		if code, _, a := post(t.Context(), path+c.path, c.body); code != c.code {
-			t.Errorf("%s of %d bytes: %d %+v", c.path, len(c.body), code, a)
+			t.Errorf("%s with a body of %d bytes answered %d %+v, want %d", c.path, len(c.body), code, a, c.code)
 		}
 	}
 	if !s.room.TryAcquire(roomMost) {
-		t.Error("room was not given back")
+		t.Error("the calls have ended, but not all room was given back")
 	}
 }
 
@@ -103,7 +104,7 @@ func (w *timed) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// A slow link makes progress: the more of a body has come, the later its deadline.
+// A body over a slow link is not cut off: the more of it has come, the later its deadline is.
 func TestTheDeadlineOfABodyFollowsWhatHasCome(t *testing.T) {
 	w := &timed{ResponseRecorder: httptest.NewRecorder()}
 	text := strings.Repeat("x", 3*bodyRate+100)
@@ -111,14 +112,14 @@ func TestTheDeadlineOfABodyFollowsWhatHasCome(t *testing.T) {
 	r = r.WithContext(context.WithValue(r.Context(), controlKey{}, http.NewResponseController(w)))
 	data, err := body(r, make([]byte, 0, len(text)+1))
 	if err != nil || string(data) != text {
-		t.Fatalf("%d bytes, %v", len(data), err)
+		t.Fatalf("%d of %d bytes were read: %v", len(data), len(text), err)
 	}
 	var more []time.Duration
 	for _, at := range w.deadlines[:len(w.deadlines)-1] {
 		more = append(more, at.Sub(w.deadlines[0]))
 	}
 	if !slices.Equal(more, []time.Duration{0, time.Second, 3 * time.Second}) || !w.deadlines[len(w.deadlines)-1].IsZero() {
-		t.Errorf("after the first one: %v", more)
+		t.Errorf("after the first deadline the others come by %v, want 0, 1s, 3s, and then none", more)
 	}
 }
 
@@ -138,12 +139,12 @@ func TestABodyThatHoldsRoomHasADeadline(t *testing.T) {
 		w := &timed{ResponseRecorder: httptest.NewRecorder()}
 		m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/datasets/clicks/transactions/t/"+page, strings.NewReader(body)))
 		if len(w.deadlines) != 2 || w.deadlines[0].IsZero() || !w.deadlines[1].IsZero() {
-			t.Errorf("%s: %d %s: deadlines %v", page, w.Code, w.Body, w.deadlines)
+			t.Errorf("%s answered %d %s with the deadlines %v, want one and then none", page, w.Code, w.Body, w.deadlines)
 		}
 	}
 }
 
-// puts is a store that says when something is put.
+// puts is a store that calls put before each put.
 type puts struct {
 	storage.Store
 	put func()
@@ -154,13 +155,13 @@ func (p puts) Put(ctx context.Context, key string, data []byte) error {
 	return p.Store.Put(ctx, key, data)
 }
 
-// The chunks of a call hold room until the last one has come, so they have one deadline. When they
-// are stored there is none.
+// The chunks of a call hold room until the last one has come, so they have one common deadline. While
+// they are stored, there is no deadline.
 func TestTheChunksOfACallHaveOneDeadline(t *testing.T) {
 	s := start(t)
 	var last []NewChunk
 	for range 3 {
-		last = append(last, NewChunk{0, lines(noise(100))}) // more than bodyRate each
+		last = append(last, NewChunk{0, lines(noise(100))}) // each has more than bodyRate bytes
 	}
 	path, text := oneCall(t, "t", nil, last...)
 	m := http.NewServeMux()
@@ -177,12 +178,12 @@ func TestTheChunksOfACallHaveOneDeadline(t *testing.T) {
 	if w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	bodies := w.deadlines[2:] // after those of the JSON
+	bodies := w.deadlines[2:] // the first two are those of the JSON
 	came := 0
 	for _, c := range last {
 		came += len(c.Data) - chunk.HeaderSize
 	}
 	if most, want := bodies[len(bodies)-2].Sub(bodies[0]), time.Duration(came/bodyRate)*time.Second; most != want || !w.deadlines[1].IsZero() || !bodies[len(bodies)-1].IsZero() {
-		t.Errorf("%v after the first one, and %d bytes have come: want %v. All: %v", most, came, want, w.deadlines)
+		t.Errorf("%d bytes have come, and the last deadline is %v after the first one, want %v; all deadlines are %v", came, most, want, w.deadlines)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/headrace/headrace/shardsvc/serve"
 )
 
-// hanging is a bucket that does not answer some of its calls before their context ends.
+// hanging is a bucket that does not answer some calls until their context ends.
 type hanging struct {
 	bucket
-	at    chan struct{} // closed when one hangs
-	lists string        // those of a prefix; "": none
+	at    chan struct{} // closed when a call hangs
+	lists string        // lists of this prefix hang; "": none
 	stats bool
-	puts  string // those of a prefix; "": none
+	puts  string // puts below this prefix hang; "": none
 }
 
 func (h *hanging) hang(ctx context.Context, yes bool) error {
@@ -56,8 +56,8 @@ func (h *hanging) Put(ctx context.Context, key string, data []byte) error {
 	return h.bucket.Put(ctx, key, data)
 }
 
-// When Run returns, no commit is under way, and none begins. It returns although a bucket
-// hangs and the callers wait: they are ended after it.
+// When Run returns, no commit is under way, and none begins any more. Run returns even if the bucket
+// hangs and callers wait for it. The callers are answered.
 func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 	for what, hangs := range map[string]hanging{
 		"commit": {stats: true}, "commit, noting": {puts: "visible/"}, "landed, noting": {puts: "visible/"}, "landed, recalling": {lists: "visible/"},
@@ -81,7 +81,7 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 				}
 			}
 			commit := strings.HasPrefix(what, "commit")
-			if what == "landed, noting" { // its commit was visible and not noted
+			if what == "landed, noting" { // the transaction is visible, but has no note
 				s.store = noNotes{plain}
 				if _, err := s.Commit(t.Context(), "clicks", "t", locators); !errors.Is(err, ErrNotReady) {
 					t.Fatal(err)
@@ -113,25 +113,25 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 			under := len(a.commits)
 			s.mu.Unlock()
 			if under > 0 {
-				t.Errorf("%d commits are under way", under)
+				t.Errorf("Run has returned, but %d commits are under way", under)
 			}
 			select {
 			case err := <-answered:
 				if !errors.Is(err, serve.ErrStopped) {
-					t.Errorf("its caller is told %v", err)
+					t.Errorf("the caller got %v, want ErrStopped", err)
 				}
 			case <-time.After(2 * time.Minute):
-				t.Fatal("its caller is not answered")
+				t.Fatal("the caller was not answered in time")
 			}
 			s.store = plain
 			if _, err := s.Commit(t.Context(), "clicks", "t2", nil); !errors.Is(err, serve.ErrStopped) {
-				t.Errorf("a commit begins: %v", err)
+				t.Errorf("after Run has returned, a commit got %v, want ErrStopped", err)
 			}
 		})
 	}
 }
 
-// noNotes is a bucket that does not take notes.
+// noNotes is a bucket in which no note can be written.
 type noNotes struct{ bucket }
 
 func (n noNotes) Put(ctx context.Context, key string, data []byte) error {
@@ -141,7 +141,7 @@ func (n noNotes) Put(ctx context.Context, key string, data []byte) error {
 	return n.bucket.Put(ctx, key, data)
 }
 
-// whole is a store whose lists of everything wait for an answer: an error, or nil.
+// whole is a store whose lists without a prefix wait until the test gives an error or nil.
 type whole struct {
 	storage.Store
 	answers chan error
@@ -163,7 +163,7 @@ func (w *whole) List(ctx context.Context, prefix, after string, most int) ([]sto
 	return w.Store.List(ctx, prefix, after, most)
 }
 
-// run runs it until the test says stop, which waits for its end.
+// run starts Run. stop ends it and waits for its end.
 func (s *Service) run(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -211,8 +211,8 @@ func TestAListOfTheStorageThatFailsIsTriedAgain(t *testing.T) {
 	stop := s.run(t)
 	s.gone(t, store.Store, key)
 	stop()
-	if n := store.lists.Load(); n != 3 { // the next one comes after hours
-		t.Errorf("the storage was listed %d times", n)
+	if n := store.lists.Load(); n != 3 { // after a list that succeeds, the next one comes only after hours
+		t.Errorf("the storage was listed %d times, want 3", n)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestChunksAreDeletedWhileTheStorageIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.now = func() time.Time { return time.Now().Add(61 * time.Minute) }
-	store := &whole{Store: s.store, answers: make(chan error)} // it has no answer
+	store := &whole{Store: s.store, answers: make(chan error)} // its lists never get an answer
 	s.store = store
 	stop := s.run(t)
 	s.gone(t, store.Store, l.Key)

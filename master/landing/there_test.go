@@ -17,17 +17,17 @@ import (
 	"github.com/headrace/headrace/internal/storage"
 )
 
-// slow answers a look only when as many looks as it waits for are under way.
+// slow answers looks at chunks only when as many of them as allowed are under way.
 type slow struct {
 	storage.Store
 	mu        sync.Mutex
 	now, most int
-	together  chan struct{} // closed when enough have come
+	together  chan struct{} // closed when enough looks are under way
 	once      sync.Once
 }
 
 func (s *slow) Get(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	if length != chunk.HeaderSize { // not a look at a chunk
+	if length != chunk.HeaderSize { // this is no look at a chunk
 		return s.Store.Get(ctx, key, offset, length)
 	}
 	s.mu.Lock()
@@ -58,12 +58,12 @@ func TestChunksOfACommitAreLookedAtSideBySide(t *testing.T) {
 	if err != nil || done.Records != 3*checking {
 		t.Fatal(done, err)
 	}
-	if store.most != checking { // all of them at first, and never more
-		t.Errorf("%d looks at a time, and %d are wanted", store.most, checking)
+	if store.most != checking {
+		t.Errorf("at most %d looks were under way at a time, want %d", store.most, checking)
 	}
 }
 
-// failing answers looks with an error, as often as it says.
+// failing answers the first looks at chunks with an error, so many as times says.
 type failing struct {
 	storage.Store
 	err   error
@@ -86,15 +86,15 @@ func TestAStorageThatIsBusyAtTheCommitIsAskedAgain(t *testing.T) {
 	locators := []string{s.staged(t, "t", 0, lines("a"))}
 	s.store = &failing{Store: s.store, times: 1, err: fmt.Errorf("%w: 503", storage.ErrPassing)}
 	if _, err := s.Commit(t.Context(), "clicks", "t", locators); !errors.Is(err, ErrNotReady) {
-		t.Fatalf("%v; a writer would give up", err)
+		t.Fatalf("the commit got %v, want ErrNotReady; a writer would give up", err)
 	}
 	if done, err := s.Commit(t.Context(), "clicks", "t", locators); err != nil || done.Already || done.Records != 1 {
 		t.Fatal(done, err)
 	}
 }
 
-// A client whose time is too short for a large commit sends it again, and again: the chunks are
-// looked at once.
+// A client gives a large commit too little time, so it sends the commit again and again. Each chunk is
+// looked at only once.
 func TestACommitGoesOnWhenItsCallerGivesUp(t *testing.T) {
 	s := start(t)
 	const chunks = 20
@@ -113,13 +113,13 @@ func TestACommitGoesOnWhenItsCallerGivesUp(t *testing.T) {
 	<-store.at
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Fatalf("its caller has gone: %v", err)
+		t.Fatalf("the commit whose caller went away returned %v", err)
 	}
 	last := make(chan error, 1)
 	go func() {
 		done, err := s.Commit(t.Context(), "clicks", "t", locators)
 		if err == nil && done.Records != chunks {
-			err = fmt.Errorf("%+v", done)
+			err = fmt.Errorf("the commit has %d records, want %d", done.Records, chunks)
 		}
 		last <- err
 	}()
@@ -130,7 +130,7 @@ func TestACommitGoesOnWhenItsCallerGivesUp(t *testing.T) {
 		case store.let <- "":
 		case err := <-last:
 			if err != nil || looks != chunks {
-				t.Errorf("%d looks at %d chunks, %v", looks, chunks, err)
+				t.Errorf("%d looks were made at %d chunks (%v), want one for each", looks, chunks, err)
 			}
 			return
 		}
@@ -147,10 +147,10 @@ func TestATransactionOfTooManyChunksIsRefused(t *testing.T) {
 	const most = "more than 250000 chunks"
 	_, err := (&calls{s: s}).Commit(t.Context(), &headracev1.CommitRequest{Dataset: "clicks", Transaction: "t", Locators: all})
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), most) {
-		t.Errorf("%v", err)
+		t.Errorf("a commit of too many chunks got %v", err)
 	}
 	body := `{"locators": ["` + strings.Repeat("x", maxCommit) + `"]}`
 	if code, a := s.post(t, "/v1/datasets/clicks/transactions/t/commit", "", body); code != http.StatusBadRequest || !strings.Contains(a.Error, most) {
-		t.Errorf("%d %.300s", code, a.Error)
+		t.Errorf("a commit of too many chunks over HTTP got %d %.300s", code, a.Error)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/internal/chunk"
 )
 
-// Chunks are listed in their order, over the borders of pages. Those that are deleted, and
-// those that no commit has named, are not among them.
+// Visible chunks are listed in their order, in pages of any size. Deleted chunks and chunks that no
+// commit has named are not listed.
 func TestTheChunksThatCanBeLookedAtAreListed(t *testing.T) {
 	s := start(t)
 	var visible []string
@@ -34,7 +34,7 @@ func TestTheChunksThatCanBeLookedAtAreListed(t *testing.T) {
 			}
 			for _, g := range some {
 				if g.Start != 0 || g.End != 2 {
-					t.Errorf("%+v", g)
+					t.Errorf("a listed chunk is %+v, want the records [0, 2)", g)
 				}
 				all, after = append(all, string(g.Locator)), g.ID
 			}
@@ -42,7 +42,7 @@ func TestTheChunksThatCanBeLookedAtAreListed(t *testing.T) {
 	}
 	for _, most := range []int{1, 3, 100} {
 		if got := list(most); !slices.Equal(got, visible) {
-			t.Errorf("at most %d a page: %v, and %v were committed", most, got, visible)
+			t.Errorf("in pages of %d the chunks are %v, want %v", most, got, visible)
 		}
 	}
 	for _, text := range visible[:3] {
@@ -56,13 +56,13 @@ func TestTheChunksThatCanBeLookedAtAreListed(t *testing.T) {
 	}
 	for _, most := range []int{1, 3, 100} {
 		if got := list(most); !slices.Equal(got, visible[3:]) {
-			t.Errorf("at most %d a page: %v, and %v are there", most, got, visible[3:])
+			t.Errorf("after a deletion, in pages of %d, the chunks are %v, want %v", most, got, visible[3:])
 		}
 	}
 	if _, none, err := s.Visible(t.Context(), "clicks", 0, -1, 10); err != nil || len(none) != 0 {
-		t.Errorf("of another partition: %v, %v", none, err)
+		t.Errorf("another partition has the chunks %v (%v), want none", none, err)
 	}
 	if _, _, err := s.Visible(t.Context(), "clicks", 99, -1, 10); err == nil {
-		t.Error("there is no partition 99")
+		t.Error("partition 99 does not exist, but Visible returned no error")
 	}
 }
