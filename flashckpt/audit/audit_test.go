@@ -38,23 +38,23 @@ func TestThePermutationIsTheOneOfTheProtocol(t *testing.T) {
 		p := newPermutation(n, seed, c.Pass)
 		for i, want := range c.Order {
 			if got := p.source(uint64(i)); got != want || p.order(want) != uint64(i) {
-				t.Fatalf("%d blocks, seed %d, pass %d: block %d of the order is %d, want %d; back it is %d", n, seed, c.Pass, i, got, want, p.order(want))
+				t.Fatalf("%d blocks, seed %d, pass %d: place %d of the order has block %d, want %d; that block is at place %d", n, seed, c.Pass, i, got, want, p.order(want))
 			}
 			checked++
 		}
 	}
 	if checked < 100 {
-		t.Fatalf("only %d blocks compared", checked)
+		t.Fatalf("only %d blocks were compared, want at least 100", checked)
 	}
 }
 
-// unit is one unit of a source: the dumb model keeps a map of them.
+// unit is one unit of a source. The dumb model is a map from units to their states.
 type unit struct {
 	pass            uint32
 	segment, offset int64
 }
 
-// drawn is a random partition and, for each unit, how it is settled.
+// drawn returns a random partition and the state of each of its units.
 func drawn(t *rapid.T, shuffled bool) (*cut.Dataset, map[unit]string) {
 	d := &cut.Dataset{Name: "d", Unit: "bytes"}
 	if shuffled {
@@ -76,7 +76,7 @@ func drawn(t *rapid.T, shuffled bool) (*cut.Dataset, map[unit]string) {
 	fate := map[unit]string{}
 	for n := range p.Done + 2 {
 		s := newSpace(d, &p, n)
-		// The order of the pass, unit by unit, and what becomes of each.
+		// line has the order of the pass, unit by unit. states has the state of each.
 		var line []cut.Place
 		for _, r := range s.whole() {
 			for at := r.Start; at < r.End; at++ {
@@ -147,12 +147,12 @@ func drawn(t *rapid.T, shuffled bool) (*cut.Dataset, map[unit]string) {
 	d.Partitions = []cut.Partition{p}
 	c := &cut.Cut{Version: 1, ID: 1, Rank: cut.Group, Job: "j", Model: "replicated", WorldSize: 1, Exact: true, Datasets: []cut.Dataset{*d}}
 	if err := c.Validate(); err != nil {
-		t.Fatalf("the drawn cut could not be: %v", err)
+		t.Fatalf("this test has drawn a cut that is not valid: %v", err)
 	}
 	return d, fate
 }
 
-// one unit of a range.
+// one returns a range of one unit.
 func one(at cut.Place, kind cut.Kind) cut.Range {
 	return cut.Range{Start: at, End: cut.Place{Segment: at.Segment, Offset: at.Offset + 1}, Kind: kind}
 }
@@ -175,43 +175,43 @@ func TestAnAuditSaysOfEachUnitWhatTheDumbModelSays(t *testing.T) {
 				}
 			}
 			if units != pass.Units || pass.Vague != 0 {
-				t.Fatalf("pass %d says %d units, has %d; vague %d", pass.Pass, pass.Units, units, pass.Vague)
+				t.Fatalf("pass %d says %d units, but its ranges have %d; vague is %d, want 0", pass.Pass, pass.Units, units, pass.Vague)
 			}
 			for _, e := range pass.Excluded {
 				for _, r := range e.Ranges {
 					for at := r.Start; at < r.End; at++ {
 						if fate[unit{pass.Pass, r.Segment, at}] != "excluded" {
-							t.Fatalf("pass %d: %d of segment %d is not excluded", pass.Pass, at, r.Segment)
+							t.Fatalf("pass %d: the audit says that offset %d of segment %d is excluded, the model does not", pass.Pass, at, r.Segment)
 						}
 					}
 				}
 			}
 			for u, state := range fate {
 				if u.pass == pass.Pass && state == "out" && pass.Whole {
-					t.Fatalf("pass %d is said to be whole, %v is out", pass.Pass, u)
+					t.Fatalf("the audit says that pass %d is whole, but %v is out", pass.Pass, u)
 				}
 			}
 		}
 		for u, state := range fate {
 			if in[u] != (state == "in") {
-				t.Fatalf("%v: in the ranges: %v, the model says %s", u, in[u], state)
+				t.Fatalf("%v is in the audit's ranges: %v, but the model says %s", u, in[u], state)
 			}
 			delete(in, u)
 		}
 		if len(in) > 0 {
-			t.Fatalf("in the ranges, and not in the source: %v", in)
+			t.Fatalf("the audit's ranges have units that the source does not have: %v", in)
 		}
-		// And asked one by one.
+		// Contains says the same for each unit.
 		for i := range p.Segments {
 			g := &p.Segments[i]
 			for at := g.Start; at < g.End; at++ {
 				found, _ := Contains(cutOf(d), Record{g.Name, at})
 				if len(found) != 1 {
-					t.Fatalf("%s/%d: %+v", g.Name, at, found)
+					t.Fatalf("%s/%d was found in %+v, want one partition", g.Name, at, found)
 				}
 				for _, v := range found[0].Passes {
 					if want := fate[unit{v.Pass, g.ID, at}]; v.State != want {
-						t.Fatalf("%s/%d pass %d: %s, want %s", g.Name, at, v.Pass, v.State, want)
+						t.Fatalf("%s/%d in pass %d is %s, want %s", g.Name, at, v.Pass, v.State, want)
 					}
 				}
 			}
@@ -223,7 +223,7 @@ func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shuffled := rapid.Bool().Draw(t, "shuffled")
 		a, fateA := drawn(t, shuffled)
-		// The same input, settled in another way.
+		// b is the same input with fewer passes settled.
 		b, fateB := *a, map[unit]string{}
 		pb := a.Partitions[0]
 		pb.Passes, pb.Excluded = nil, nil
@@ -248,7 +248,7 @@ func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
 		only := map[unit]bool{}
 		for _, d := range diffs {
 			if len(d.OnlyB) > 0 || d.UnitsB > 0 {
-				t.Fatalf("the second has nothing of its own, and yet: %+v", d)
+				t.Fatalf("the second cut has nothing that the first one lacks, but the difference is %+v", d)
 			}
 			for _, r := range d.OnlyA {
 				for at := r.Start; at < r.End; at++ {
@@ -258,12 +258,12 @@ func TestADiffIsWhatOneHasAndTheOtherNot(t *testing.T) {
 		}
 		for u, state := range fateA {
 			if want := state == "in" && fateB[u] != "in"; only[u] != want {
-				t.Fatalf("%v only in the first: %v, want %v", u, only[u], want)
+				t.Fatalf("%v is only in the first cut: %v, want %v", u, only[u], want)
 			}
 		}
 		back, err := Diff(cutOf(&b), cutOf(a))
 		if err != nil || len(back) != len(diffs) {
-			t.Fatalf("the other way round: %v %v", back, err)
+			t.Fatalf("the difference the other way round is %v (%v), want %d entries", back, err, len(diffs))
 		}
 	})
 }
@@ -282,13 +282,13 @@ func TestCutsWhosePositionsMeanOtherRecordsAreNotCompared(t *testing.T) {
 		"its unit is bytes":  func(d *cut.Dataset) { d.Unit = "records" },
 	} {
 		if _, err := Diff(as, make(change)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("the comparison got %v, want a refusal that says %s", err, want)
 		}
 	}
-	// One that the other does not know is only in the one.
+	// A dataset that only one cut has is a difference of that cut.
 	d, err := Diff(as, make(func(d *cut.Dataset) { d.Name = "e" }))
 	if err != nil || len(d) != 2 || d[0].UnitsA != 100 || d[1].UnitsB != 100 {
-		t.Errorf("%+v %v", d, err)
+		t.Errorf("the difference of two datasets is %+v (%v), want 100 units on each side", d, err)
 	}
 }
 
@@ -321,21 +321,22 @@ func TestARecordIsFoundByPathTopicIdentityOrTheEndOfItsPath(t *testing.T) {
 			}
 			got = append(got, line)
 			if w.In() != strings.Contains(line, " in") {
-				t.Errorf("%s: in is %v", text, w.In())
+				t.Errorf("%s: In is %v, but the states are %s", text, w.In(), line)
 			}
 		}
 		if strings.Join(got, ", ") != want || len(names) != 2 {
-			t.Errorf("%s: %q, want %q; names %v", text, got, want, names)
+			t.Errorf("%s was found as %q, want %q; the names are %v, want 2", text, got, want, names)
 		}
 	}
 	for _, text := range []string{"clicks", "clicks/x", "/12", "", "clicks/-1", "clicks/0/99999999999999999999"} {
 		if _, err := ParseRecord(text); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted as a record", text)
 		}
 	}
 }
 
-// 70 of a partition's 100 positions held records. Which 70 is not known.
+// 70 of a partition's 100 settled positions had records. Nobody knows which. So a settled position
+// counts as a record only if the source says that it has one.
 func TestASettledPositionIsNoRecordUntilTheSourceSaysSo(t *testing.T) {
 	part := cut.Partition{Identity: "kafka:c/t/0", Segments: []sources.Segment{{ID: 0, End: 200, Name: "clicks/0"}},
 		Passes: []cut.Pass{{Low: cut.Place{Offset: 100}, Units: cut.Units{Acked: 100}, Records: &cut.Tally{Rows: 70}}}}
@@ -344,25 +345,25 @@ func TestASettledPositionIsNoRecordUntilTheSourceSaysSo(t *testing.T) {
 		for held, then := range map[bool]string{true: "in", false: "empty"} {
 			found, _ := Contains(c, Record{"clicks/0", offset})
 			if len(found) != 1 || found[0].Passes[0].State != want || found[0].Unsure() != (want == "settled") || found[0].In() {
-				t.Fatalf("%d: %+v, want %s", offset, found, want)
+				t.Fatalf("position %d is %+v, want %s", offset, found, want)
 			}
 			if found[0].HasRecord(held); want == "out" {
 				then = "out"
 			}
 			if found[0].Passes[0].State != then || found[0].In() != (then == "in") {
-				t.Errorf("%d, record there %v: %+v, want %s", offset, held, found, then)
+				t.Errorf("position %d, which has a record: %v, is %+v, want %s", offset, held, found, then)
 			}
 		}
 	}
 	for name, records := range map[string]*cut.Tally{"not counted": nil, "counted in part": {Rows: 70, Untold: 30}} {
 		c.Datasets[0].Partitions[0].Passes[0].Records = records
 		if found, _ := Contains(c, Record{"clicks/0", 50}); !found[0].Unsure() {
-			t.Errorf("%s: %+v", name, found)
+			t.Errorf("the records are %s, but position 50 is %+v, want unsure", name, found)
 		}
 	}
 	c.Datasets[0].Partitions[0].Passes[0].Records = &cut.Tally{Rows: 100}
 	if found, _ := Contains(c, Record{"clicks/0", 50}); !found[0].In() {
-		t.Errorf("every position held a record: %+v", found)
+		t.Errorf("every position had a record, but position 50 is %+v, want in", found)
 	}
 }
 
@@ -373,12 +374,12 @@ func TestUnitsThatWereDroppedBelowTheLowMarkAreVague(t *testing.T) {
 			Ranges: cut.Ranges{{Start: cut.Place{Segment: 0, Offset: 70}, End: cut.Place{Segment: 0, Offset: 80}, Kind: cut.Acked}, {Start: cut.Place{Segment: 0, Offset: 80}, End: cut.Place{Segment: 0, Offset: 90}, Kind: cut.Dropped}}}}}}})
 	for pass := range Passes(&c.Datasets[0], &c.Datasets[0].Partitions[0]) {
 		if pass.Vague != 10 {
-			t.Errorf("vague: %d of 10", pass.Vague)
+			t.Errorf("%d units are vague, want 10", pass.Vague)
 		}
 	}
 	for at, want := range map[int64]Verdict{10: {State: "in", Vague: true}, 75: {State: "in"}, 85: {State: "dropped"}, 60: {State: "out"}} {
 		if found, _ := Contains(c, Record{"a", at}); len(found) != 1 || found[0].Passes[0] != want {
-			t.Errorf("%d: %+v, want %+v", at, found, want)
+			t.Errorf("position %d is %+v, want %+v", at, found, want)
 		}
 	}
 }

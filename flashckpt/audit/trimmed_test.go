@@ -8,7 +8,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// upTo is a cut of pushed records in chunks of 10. Its first chunks were trimmed.
+// upTo returns a cut of pushed records in chunks of 10. Its first chunks were trimmed.
 func upTo(trimmed, segments int, low cut.Place) *cut.Cut {
 	p := cut.Partition{Number: 1, Identity: "landing:s/0"}
 	for i := range segments {
@@ -46,15 +46,15 @@ func TestCutsBeforeAndAfterATrimAreCompared(t *testing.T) {
 			ua, ub = ua+d.UnitsA, ub+d.UnitsB
 		}
 		if ua != c.ua || ub != c.ub {
-			t.Errorf("%s: %d and %d units, want %d and %d: %+v", name, ua, ub, c.ua, c.ub, diff)
+			t.Errorf("%s: %d units are only in the first cut and %d only in the second, want %d and %d: %+v", name, ua, ub, c.ua, c.ub, diff)
 		}
 	}
 	diff, err := Diff(old, newer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Trimmed records are named by the chunks that the older cut knows, and then as one range.
+	// Trimmed records have the names of the chunks that the older cut knows. The others are one range.
 	if got := fmt.Sprint(diff[0].OnlyB); got != fmt.Sprint([]Range{{Segment: 2, Start: 4, End: 10, Name: "c2"}, {Segment: 4, Start: -10, End: 10, Name: "c4"}, {Segment: 5, End: 10, Name: "c5"}, {Segment: 6, End: 3, Name: "c6"}}) {
-		t.Errorf("only in the newer: %s", got)
+		t.Errorf("only in the newer cut are %s", got)
 	}
 }

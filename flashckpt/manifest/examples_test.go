@@ -13,8 +13,7 @@ func acked(segment, start, end int64) cut.Range {
 	return cut.Range{Start: cut.Place{Segment: segment, Offset: start}, End: cut.Place{Segment: segment, Offset: end}}
 }
 
-// files is a dataset of two files, of which the first and half of the second are
-// settled, with a hole.
+// files is a dataset of two files. The first one and half of the second are settled, with a hole.
 func files() cut.Dataset {
 	return cut.Dataset{Name: "clicks", Unit: "bytes", Partitions: []cut.Partition{{
 		Identity: "files:clicks", Number: 1, Complete: true, Done: 1, DoneUnits: cut.Units{Acked: 3000}, DoneRecords: &cut.Tally{Rows: 29, Oldest: 1763990000001, Newest: 1763999999999},
@@ -66,8 +65,8 @@ func of(c cut.Cut, f ...File) *Manifest {
 		Created: time.Date(2026, 11, 21, 10, 50, 0, 123456000, time.UTC), Writer: "headrace-python 0.1.0", Files: f, Cut: c}
 }
 
-// dropped is files() with records that no full round has: in a pass that is done, below the low
-// mark, and above it.
+// dropped is files() with dropped records, which no full round has. They lie in a pass that is done,
+// below the low mark, and above it.
 func dropped() cut.Dataset {
 	d := files()
 	p := &d.Partitions[0]
@@ -83,7 +82,7 @@ func dropped() cut.Dataset {
 	return d
 }
 
-// good are manifests that every reader must take.
+// good returns manifests that every reader must accept.
 func good() map[string]*Manifest {
 	private := cutOf("private", files())
 	private.Rank = 2

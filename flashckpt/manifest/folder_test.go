@@ -64,7 +64,7 @@ func TestTheNewestIsTheHighestEpochThenTheHighestStep(t *testing.T) {
 	made(t, dir, at130(2, 2, 100))
 	made(t, dir, at130(3, 2, 700))
 	made(t, dir, at130(4, 1, 1000))
-	if err := os.Mkdir(filepath.Join(dir, Folder(990, nil, 5)), 0o755); err != nil { // a save that was killed
+	if err := os.Mkdir(filepath.Join(dir, Folder(990, nil, 5)), 0o755); err != nil { // as a killed save leaves it
 		t.Fatal(err)
 	}
 	damaged := made(t, dir, at130(6, 9, 2000))
@@ -102,7 +102,7 @@ func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T)
 			m.Cut.Order = uint64(i + 1)
 		})
 	}
-	made(t, dir, at130(9, 7, 2000)) // by an older version
+	made(t, dir, at130(9, 7, 2000)) // as an older version writes it, without an order number
 	all := found(t, dir)
 	var got []int64
 	for i := range all {
@@ -112,7 +112,7 @@ func TestTheNewestIsTheOneThatWasFrozenLastWhateverItsEpochAndStep(t *testing.T)
 		t.Errorf("%v, want %v", got, want)
 	}
 	if order := HighestOrder(OS{}, &all[2]); order != 4 {
-		t.Errorf("the highest order around one is %d, want 4", order)
+		t.Errorf("the highest order in the folder of one checkpoint is %d, want 4", order)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestTheNewestOfASharedModelIsTheOneThatWasWrittenLast(t *testing.T) {
 		}
 	}
 	made(t, dir, at(1, 50, 0))
-	made(t, dir, at(2, 10, 1)) // its saver was started again, and counts anew
+	made(t, dir, at(2, 10, 1)) // the saver was started again and counts from 0
 	made(t, dir, at(3, 20, 2))
 	var got []int64
 	for _, c := range found(t, dir) {
@@ -149,7 +149,7 @@ func TestAClockThatWasSetBackMakesNoCheckpointOlder(t *testing.T) {
 					m.Rank, m.Cut.Rank = rankOf(0), 0
 				}
 				m.Created = m.Created.Add(-time.Duration(n) * time.Hour)
-				if n > 0 { // the first is of an older version
+				if n > 0 { // the first one is of an older version, which has no order number
 					m.Cut.Order = n
 				}
 			})
@@ -157,12 +157,12 @@ func TestAClockThatWasSetBackMakesNoCheckpointOlder(t *testing.T) {
 		all := found(t, dir)
 		for i := range all {
 			if want := cut.ID(4 - i); all[i].Manifest.Cut.ID != want {
-				t.Errorf("%s: the newest but %d is cut %v, want %v", model, i, all[i].Manifest.Cut.ID, want)
+				t.Errorf("%s: place %d, newest first, has cut %v, want %v", model, i, all[i].Manifest.Cut.ID, want)
 			}
 		}
 		stay := Stay(all, func(i int) bool { return true }, func(*Checkpoint) bool { return true })
 		if len(stay) != 1 || stay[0] == "" {
-			t.Errorf("%s: %v stay, want the one that was frozen last", model, stay)
+			t.Errorf("%s: the checkpoints %v stay, want only the one that was frozen last", model, stay)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestAManifestBesideAFileOfAFrameworkIsFound(t *testing.T) {
 	for _, where := range []string{dir, path, filepath.Dir(dir)} {
 		all := found(t, where)
 		if len(all) != 1 || all[0].Err != nil || all[0].Path != path {
-			t.Fatalf("%s: %+v", where, all)
+			t.Fatalf("in %s the checkpoints %+v were found, want the manifest beside the file", where, all)
 		}
 	}
 	all := found(t, path)
@@ -198,7 +198,7 @@ func TestWhatIsNotThereIsSaidSo(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Join(dir, "gone"), filepath.Join(dir, FileName)} {
 		if _, err := Find(OS{}, path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("Find of %s, which does not exist, got %v", path, err)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestAFifoInPlaceOfAManifestKeepsNobodyWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := found(t, dir); len(all) != 1 || all[0].Err == nil {
-		t.Errorf("%+v", all)
+		t.Errorf("a fifo in place of a manifest was found as %+v, want one checkpoint with an error", all)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestVerifyNamesEveryFileThatIsNotWhatTheManifestSays(t *testing.T) {
 	var last atomic.Int64
 	faults, err := Verify(t.Context(), folder, m, Verifying{Workers: 3, Progress: func(p Progress) {
 		if p.Of != 2*int64(len(big))+int64(len("wholeshortergonelongera link outa folder")) {
-			t.Errorf("of %d bytes", p.Of)
+			t.Errorf("the progress is of %d bytes, want the bytes of all files", p.Of)
 		}
 		last.Store(max(last.Load(), p.Bytes))
 	}})
@@ -245,17 +245,17 @@ func TestVerifyNamesEveryFileThatIsNotWhatTheManifestSays(t *testing.T) {
 	}
 	for i, want := range []string{"part/2: its checksum is", "part/3: it has 5 bytes, its manifest says 7", "part/4: no such file", "part/5: it has 7 bytes, its manifest says 6", "part/6: path escapes", "part/7: "} {
 		if i >= len(faults) || !strings.HasPrefix(faults[i].Error(), want) {
-			t.Errorf("fault %d of %d: want %q, have %v", i, len(faults), want, faults)
+			t.Errorf("fault %d of %d must begin with %q; the faults are %v", i, len(faults), want, faults)
 			break
 		}
 	}
 	if len(faults) != 6 {
-		t.Errorf("%d faults: %v", len(faults), faults)
+		t.Errorf("%d faults, want 6: %v", len(faults), faults)
 	}
 	if last.Load() < 2*int64(len(big)) {
-		t.Errorf("progress ended at %d bytes", last.Load())
+		t.Errorf("the progress ended at %d bytes, want at least those of the two big files", last.Load())
 	}
-	// Sizes alone do not see the flipped bit.
+	// A check of the sizes alone does not see the flipped bit.
 	if faults, err := Verify(t.Context(), folder, m, Verifying{Sizes: true}); err != nil || len(faults) != 5 {
 		t.Error(faults, err)
 	}
@@ -307,19 +307,19 @@ func TestTheNewestThatVerifiesAPinnedOneAndWhatTheyNeedStay(t *testing.T) {
 		base: "step 400 needs it: " + delta, pinned: "it is pinned: for the paper",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("stay:\n%v\nwant:\n%v", got, want)
+		t.Errorf("these checkpoints stay:\n%v\nwant:\n%v", got, want)
 	}
 	if _, stays := got[free]; stays {
-		t.Error("what nobody needs may go")
+		t.Error("a checkpoint that nothing needs stays")
 	}
 	if !slices.Equal(looked, []int64{600, 500}) {
-		t.Errorf("files were read of steps %v", looked)
+		t.Errorf("the files of the steps %v were read, want only 600 and 500", looked)
 	}
 	if err := Unpin(OS{}, pinned); err != nil {
 		t.Fatal(err)
 	}
 	if found(t, pinned)[0].Pin != nil {
-		t.Error("the pin stayed")
+		t.Error("the pin is still there after Unpin")
 	}
 }
 
@@ -331,7 +331,7 @@ func TestEachRankOfAPrivateModelKeepsItsNewest(t *testing.T) {
 	all := found(t, dir)
 	stay := Stay(all, func(int) bool { return true }, func(*Checkpoint) bool { return true })
 	if len(stay) != 2 || stay[0] != "it is the newest that verifies of rank 0" || stay[1] != "it is the newest that verifies of rank 1" {
-		t.Errorf("%v", stay)
+		t.Errorf("the checkpoints %v stay, want the newest of each rank", stay)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestATouchedPinPins(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := found(t, path)[0]; c.Pin == nil || c.Err != nil {
-		t.Errorf("%+v", c)
+		t.Errorf("an empty pin file was made, but the checkpoint is %+v, want pinned", c)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestDeleteLeavesWhatIsNotTheCheckpoints(t *testing.T) {
 		if err := all[i].Delete(OS{}); err != nil {
 			t.Fatal(err)
 		}
-		if all[i].Manifest.Step == 100 { // a link in it is removed, and not followed
+		if all[i].Manifest.Step == 100 { // its link was removed and not followed
 			if _, err := os.Stat(filepath.Join(other, "a/notes.txt")); err != nil {
 				t.Error(err)
 			}
@@ -388,7 +388,7 @@ func TestDeleteLeavesWhatIsNotTheCheckpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(left, []string{filepath.Join(other, "a/notes.txt")}) {
-		t.Errorf("left: %v", left)
+		t.Errorf("after the removal these files are left: %v, want only notes.txt", left)
 	}
 }
 
@@ -402,7 +402,7 @@ func TestDeleteDoesNotFollowALinkOutOfTheFolder(t *testing.T) {
 	}
 	c := found(t, dir)[0]
 	if err := c.Delete(OS{}); err == nil {
-		t.Error("a link that leads out was followed without a word")
+		t.Error("Delete followed a link that leads out of the folder, and returned no error")
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
@@ -419,7 +419,7 @@ func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 	}
 	_, missing, err := Parts(OS{}, dir, 7, 3)
 	if err != nil || !slices.Equal(missing, []uint32{1, 2}) {
-		t.Errorf("missing %v, %v: a part of another attempt counts as missing", missing, err)
+		t.Errorf("missing are the parts %v (%v), want 1 and 2, because the part 2 that is there is of another attempt", missing, err)
 	}
 	if err := errors.Join(part(1, 7), part(2, 7)); err != nil {
 		t.Fatal(err)
@@ -430,17 +430,17 @@ func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 	}
 	m := of(cutOf("replicated"))
 	if err := m.Merge(parts); err == nil {
-		t.Error("parts of another cut were taken")
+		t.Error("parts of another cut were accepted")
 	}
 	m.Cut.ID, m.Files = 7, nil
 	if err := m.Merge(parts[:2]); err == nil {
-		t.Error("two parts of three were taken")
+		t.Error("two parts of three were accepted")
 	}
 	if err := m.Merge(parts); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.Files) != 3 || m.Files[2].Path != "m2" || *m.Files[2].Rank != 2 {
-		t.Errorf("%+v", m.Files)
+		t.Errorf("the merged manifest has the files %+v, want one of each rank", m.Files)
 	}
 	if err := os.Truncate(filepath.Join(dir, PartName(1)), 10); err != nil {
 		t.Fatal(err)
@@ -450,7 +450,7 @@ func TestAShardedSaveIsWholeWhenAllPartsOfTheAttemptAreThere(t *testing.T) {
 	}
 }
 
-// closed has folders that this user may not open.
+// closed is a disk with folders that this user may not open.
 type closed struct {
 	OS
 	folders []string
@@ -472,9 +472,9 @@ func TestAFolderThatMayNotBeOpenedHidesNoOtherCheckpoint(t *testing.T) {
 	}
 	all, err := Find(closed{folders: []string{"lost+found", other}}, dir)
 	if err != nil || len(all) != 2 || all[0].Err != nil || !errors.Is(all[1].Err, fs.ErrPermission) || all[1].Folder() != filepath.Join(dir, other) {
-		t.Errorf("%+v, %v", all, err)
+		t.Errorf("found were %+v (%v), want the readable checkpoint, then the other one with its error", all, err)
 	}
 	if _, err := Find(closed{folders: []string{filepath.Base(dir)}}, dir); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a folder that cannot be read: %v", err)
+		t.Errorf("Find in a folder that cannot be read got %v", err)
 	}
 }

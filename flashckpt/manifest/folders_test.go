@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// deep is a folder of checkpoints in folders that nobody has made yet.
+// deep is a folder of checkpoints whose parent folders do not exist yet.
 const deep = checkpoints + "/new/a/b/c"
 
 func TestPowerLossAtEveryCallForgetsNoFolderOfACheckpointThatIsDone(t *testing.T) {
@@ -18,13 +18,13 @@ func TestPowerLossAtEveryCallForgetsNoFolderOfACheckpointThatIsDone(t *testing.T
 		func(on FS) error { return saveIn(on, deep, 130) },
 		func(what string, on FS, done bool) {
 			if got := fmt.Sprint(stepsIn(t, what, on, deep)); got != "[130]" && (done || got != "[]") {
-				t.Fatalf("%s: checkpoints of steps %s; the save said done: %v", what, got, done)
+				t.Fatalf("%s: the checkpoints are those of the steps %s; the save succeeded: %v", what, got, done)
 			}
 		})
 }
 
-// A process that was killed has made folders and not synced them. The next process finds them and
-// makes none.
+// A killed process has made folders without syncing them. The next process finds the folders, so it
+// makes none. It still must sync them.
 func TestFoldersThatAKilledProcessMadeAreDurableWithTheNextCheckpoint(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := vfs.NewCrashableMem()
@@ -38,7 +38,7 @@ func TestFoldersThatAKilledProcessMadeAreDurableWithTheNextCheckpoint(t *testing
 		}
 		what := fmt.Sprintf("killed at writing call %d", at)
 		if got := stepsIn(t, what, memory{mem.CrashClone(vfs.CrashCloneCfg{})}, deep); len(got) == 0 || got[0] != 130 {
-			t.Fatalf("%s: checkpoints of steps %v", what, got)
+			t.Fatalf("%s: the checkpoints are those of the steps %v", what, got)
 		}
 		if killed == nil {
 			return
@@ -46,7 +46,7 @@ func TestFoldersThatAKilledProcessMadeAreDurableWithTheNextCheckpoint(t *testing
 	}
 }
 
-// refusing has folders that this user may not open.
+// refusing is a disk with folders that this user may not open, so it cannot sync them.
 type refusing struct {
 	FS
 	folder string
@@ -66,7 +66,7 @@ func TestAFolderAboveThatThisUserMayNotOpenHindersNoSave(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := saveIn(refusing{memory{mem}, folder}, deep, 130); !errors.Is(err, want) {
-			t.Errorf("%s may not be opened: %v, want %v: folders that were made in it are not durable", folder, err, want)
+			t.Errorf("folder %s cannot be opened, and the save got %v, want %v: folders made in it would not be durable", folder, err, want)
 		}
 	}
 }

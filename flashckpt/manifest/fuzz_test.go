@@ -10,7 +10,7 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// resealed gives text a right checksum, so that the fuzzer gets past that check.
+// resealed gives text the right checksum, so that the fuzzer gets past that check.
 func resealed(b []byte) []byte {
 	if i := bytes.LastIndex(b, []byte(sumKey)); i > 0 {
 		b = b[:i:i]
@@ -38,21 +38,21 @@ func FuzzParse(f *testing.F) {
 		m, err := Parse(b)
 		if err != nil {
 			if kindOf(err) == "" {
-				t.Fatalf("an error of no kind: %v", err)
+				t.Fatalf("the error has no kind: %v", err)
 			}
 			return
 		}
-		// What is taken can be written, and is the same again.
+		// An accepted manifest can be written, and is the same when it is read again.
 		again, err := m.Encode()
 		if err != nil {
-			t.Fatalf("read, but cannot be written: %v", err)
+			t.Fatalf("a manifest was read, but cannot be written: %v", err)
 		}
 		n, err := Parse(again)
 		if err != nil {
-			t.Fatalf("written, but cannot be read: %v", err)
+			t.Fatalf("a manifest was written, but cannot be read: %v", err)
 		}
 		if third, err := n.Encode(); err != nil || !bytes.Equal(again, third) {
-			t.Fatalf("not the same again: %v\n%s\n%s", err, again, third)
+			t.Fatalf("a manifest changed when it was written and read: %v\n%s\n%s", err, again, third)
 		}
 	})
 }
@@ -74,7 +74,7 @@ func FuzzParsePart(f *testing.F) {
 			t.Fatal(err)
 		}
 		if q, err := ParsePart(again); err != nil || !reflect.DeepEqual(p.Files, q.Files) {
-			t.Fatalf("not the same again: %+v %+v %v", p, q, err)
+			t.Fatalf("the part %+v changed to %+v when it was written and read (%v)", p, q, err)
 		}
 	})
 }

@@ -36,8 +36,8 @@ func (m memory) Create(path string) (Writer, error) {
 	return m.FS.Create(path, vfs.WriteCategoryUnspecified)
 }
 
-// Remove of a file below a checkpoint's folder reaches the disk at once: disks may,
-// and the clone of a crash never does it by itself.
+// Remove makes the removal of a file in the folder "er" durable at once. A disk may do that, and the
+// clone of a crash never does it by itself.
 func (m memory) Remove(path string) error {
 	err := m.FS.Remove(path)
 	if folder := filepath.Dir(path); err == nil && filepath.Base(folder) == "er" {
@@ -112,7 +112,7 @@ func saveIn(on FS, dir string, step int64) error {
 	return WriteManifest(on, filepath.Join(folder, FileName), m)
 }
 
-// saveSharded does the same as the three ranks of a sharded save.
+// saveSharded writes the checkpoint of a step as the three ranks of a sharded save.
 func saveSharded(on FS, step int64) error {
 	c := cutOf("replicated", files())
 	c.ID, c.Step = cut.ID(step), step
@@ -148,8 +148,7 @@ func content(step int64, name string, rank uint32) string {
 	return strings.Repeat(fmt.Sprintf("step %d %s rank %d;", step, name, rank), 50)
 }
 
-// steps says which steps the folder has checkpoints of, and fails when one of
-// them is not whole.
+// steps returns the steps of the checkpoints in the folder. It fails if one of them is not whole.
 func steps(t *testing.T, what string, on FS) (steps []int64) {
 	t.Helper()
 	return stepsIn(t, what, on, checkpoints)
@@ -173,12 +172,12 @@ func stepsIn(t *testing.T, what string, on FS, dir string) (steps []int64) {
 			t.Fatalf("%s: %s: %v", what, c.Path, c.Err)
 		}
 		if len(c.Manifest.Files) != 6 {
-			t.Fatalf("%s: %s names %d files", what, c.Path, len(c.Manifest.Files))
+			t.Fatalf("%s: %s names %d files, want 6", what, c.Path, len(c.Manifest.Files))
 		}
 		for _, f := range c.Manifest.Files {
 			b, err := on.ReadFile(filepath.Join(c.Folder(), f.Path))
 			if err != nil || int64(len(b)) != f.Size || CRC64(crc64nvme.Checksum(b)) != f.CRC {
-				t.Fatalf("%s: %s: %s is not what the manifest says: %d bytes, %v", what, c.Path, f.Path, len(b), err)
+				t.Fatalf("%s: %s: file %s is not as the manifest says: it has %d bytes (%v)", what, c.Path, f.Path, len(b), err)
 			}
 		}
 		steps = append(steps, c.Manifest.Step)
@@ -186,8 +185,8 @@ func stepsIn(t *testing.T, what string, on FS, dir string) (steps []int64) {
 	return steps
 }
 
-// failing counts the writing calls and cuts the power at call number at; cut gets
-// what is left then.
+// failing counts the writing calls and cuts the power at call number at. cut gets the files that are
+// left then.
 func failing(mem *vfs.MemFS, at int, cfg vfs.CrashCloneCfg, calls *int, cut **vfs.MemFS) FS {
 	return memory{errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
@@ -203,9 +202,9 @@ func failing(mem *vfs.MemFS, at int, cfg vfs.CrashCloneCfg, calls *int, cut **vf
 	}))}
 }
 
-// eachCut runs do on a file system whose power fails at its first call, at its
-// second, and so on, once forgetting all that was not synced and a few times
-// keeping a random part of it.
+// eachCut runs do on a file system whose power fails at its first writing call, at its second, and so
+// on. For each call it runs once with everything lost that was not synced, and a few times with a random
+// part of that kept.
 func eachCut(t *testing.T, before func(FS) error, do func(FS) error, look func(what string, on FS, done bool)) {
 	rng := rand.New(rand.NewPCG(seed(t), 1))
 	for at := 1; ; at++ {
@@ -225,7 +224,7 @@ func eachCut(t *testing.T, before func(FS) error, do func(FS) error, look func(w
 					t.Fatal(err)
 				}
 				if at < 5 {
-					t.Fatalf("only %d writing calls: the test does not see them", at)
+					t.Fatalf("do made fewer than %d writing calls, want at least 4: this test does not see all of them", at)
 				}
 				look("no power failure", memory{mem.CrashClone(vfs.CrashCloneCfg{})}, true)
 				return
@@ -251,7 +250,7 @@ func testPowerLoss(t *testing.T, how func(FS, int64) error) {
 			case got == "[130 100]":
 			case got == "[100]" && !done:
 			default:
-				t.Fatalf("%s: checkpoints of steps %s; the save said done: %v", what, got, done)
+				t.Fatalf("%s: the checkpoints are those of the steps %s; the save succeeded: %v", what, got, done)
 			}
 		})
 }
@@ -273,10 +272,10 @@ func TestPowerLossAtEveryCallOfARemovalLeavesTheCheckpointWholeOrGone(t *testing
 			case got == "[130]":
 			case got == "[130 100]" && !done:
 			default:
-				t.Fatalf("%s: checkpoints of steps %s; the removal said done: %v", what, got, done)
+				t.Fatalf("%s: the checkpoints are those of the steps %s; the removal succeeded: %v", what, got, done)
 			}
 			if _, err := on.ReadDir(filepath.Join(checkpoints, Folder(100, nil, 100))); done && err == nil {
-				t.Fatalf("%s: the folder is there", what)
+				t.Fatalf("%s: the removal succeeded, but the folder is still there", what)
 			}
 		})
 }
@@ -294,7 +293,7 @@ func TestPowerLossAtEveryCallOfAPinLeavesItOrNot(t *testing.T) {
 				t.Fatal(what, all, err)
 			}
 			if pin := all[0].Pin; done && (pin == nil || pin.Reason != "second") || pin != nil && pin.Reason != "first" && pin.Reason != "second" {
-				t.Fatalf("%s: pin %+v; said done: %v", what, pin, done)
+				t.Fatalf("%s: the pin is %+v; SetPin succeeded: %v", what, pin, done)
 			}
 		})
 }

@@ -29,36 +29,36 @@ func TestAPinAndARemovalAtTheSameTime(t *testing.T) {
 		order = inTurns(mem, order,
 			func(on FS) { pin = SetPin(on, path, Pin{}) },
 			func(on FS) {
-				if removal = all[0].BeginRemoval(on); removal == nil { // the cut is forgotten now
+				if removal = all[0].BeginRemoval(on); removal == nil { // here the master would drop the cut
 					removal = all[0].Delete(on)
 				}
 			})
 		_, gone := mem.ReadFile(path)
 		switch {
 		case pin == nil && gone != nil:
-			t.Fatalf("it was pinned, and is gone: %v", removal)
+			t.Fatalf("the pin succeeded, but the checkpoint is gone; the removal returned %v", removal)
 		case pin == nil && !errors.Is(removal, ErrPinned):
-			t.Fatalf("it is pinned, and the removal said %v", removal)
+			t.Fatalf("the pin succeeded, but the removal returned %v, want ErrPinned", removal)
 		case pin == nil:
 			pinned++
 		case !errors.Is(pin, ErrRemoved) && !errors.Is(pin, fs.ErrNotExist):
-			t.Fatalf("the pin: %v", pin)
+			t.Fatalf("the pin failed with %v", pin)
 		case gone != nil:
 			removed++
 		default:
 			neither++
 		}
 		if _, err := mem.ReadFile(RemovalPath(path)); err == nil && (pin == nil || gone != nil) {
-			t.Fatalf("the mark stayed: pin %v, removal %v", pin, removal)
+			t.Fatalf("the mark of the removal is still there: the pin returned %v, the removal %v", pin, removal)
 		}
 	}
 	t.Logf("%d orders: pinned %d, removed %d, each saw the other %d", played, pinned, removed, neither)
 	if pinned == 0 || removed == 0 || neither == 0 {
-		t.Error("one of the ends was never reached")
+		t.Error("one of the three results did not occur in any order")
 	}
 }
 
-// saveNoFiles: each file is one more call of a removal, and there are orders enough.
+// saveNoFiles writes a checkpoint without files. Each file would be one more call of the removal, and there are enough orders.
 func saveNoFiles(on memory, step int64) error {
 	c := cutOf("replicated", files())
 	c.ID, c.Step = cut.ID(step), step
@@ -66,7 +66,7 @@ func saveNoFiles(on memory, step int64) error {
 	return errors.Join(on.MkdirAll(folder, 0o777), WriteManifest(on, filepath.Join(folder, FileName), of(c)))
 }
 
-// turn is an FS each call of which waits until it is its turn.
+// turn is an FS whose calls each wait for their turn.
 type turn struct {
 	FS
 	at, turn chan struct{}
@@ -82,8 +82,9 @@ func (f turn) ReadFile(path string) ([]byte, error)  { f.wait(); return f.FS.Rea
 func (f turn) ReadDir(folder string) ([]Name, error) { f.wait(); return f.FS.ReadDir(folder) }
 func (f turn) RemoveIn(folder, path string) error    { f.wait(); return f.FS.RemoveIn(folder, path) }
 
-// inTurns runs two programs, one call at a time: order says whose call is next, and where it
-// ends, the first one's. It returns the next order to play, nil after the last one.
+// inTurns runs two programs, one call at a time. order says which program's call is next. After its end,
+// the calls of the first program come first. inTurns returns the next order to play, and nil after the
+// last one.
 func inTurns(on FS, order []int, programs ...func(FS)) (next []int) {
 	var of []turn
 	var ended []chan struct{}
@@ -93,7 +94,7 @@ func inTurns(on FS, order []int, programs ...func(FS)) (next []int) {
 		go func() { defer close(end); program(f) }()
 		of, ended = append(of, f), append(ended, end)
 	}
-	waits := make([]bool, len(of)) // for its turn
+	waits := make([]bool, len(of)) // by program: its next call waits for its turn
 	arrive := func(k int) {
 		select {
 		case <-of[k].at:
@@ -137,7 +138,7 @@ func TestARemovalThatDoesNotGoOnLetsTheCheckpointBePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found(t, path)[0].Pin != nil {
-		t.Fatal("a refused pin stayed")
+		t.Fatal("SetPin was refused, but the checkpoint is pinned")
 	}
 	if err := errors.Join(one.CancelRemoval(OS{}), SetPin(OS{}, path, Pin{Reason: "for the paper"})); err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func TestTheMarkOfAnotherCheckpointOfThatNameDoesNotCount(t *testing.T) {
 		}
 		err := SetPin(OS{}, path, Pin{})
 		if errors.Is(err, ErrRemoved) != counts {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("with a removal's mark of the content %q, SetPin got %v, want refused: %v", content, err, counts)
 		}
 		if err == nil {
 			if err := Unpin(OS{}, path); err != nil {

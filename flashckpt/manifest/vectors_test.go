@@ -21,25 +21,25 @@ var rewrite = flag.Bool("rewrite", false, "write api/vectors/manifest from the c
 
 const vectors = "../../api/vectors/manifest"
 
-// vector is one file of api/vectors/manifest and what a reader must make of it.
+// vector is one file of api/vectors/manifest, with the result that a reader must get.
 type vector struct {
 	File  string               `json:"file"`
 	OK    bool                 `json:"ok"`
 	Kind  string               `json:"kind,omitempty"`  // damaged | newer | invalid
-	Field string               `json:"field,omitempty"` // of what is invalid
+	Field string               `json:"field,omitempty"` // the field that is invalid
 	Step  int64                `json:"step,omitempty"`
 	Epoch uint32               `json:"epoch,omitempty"`
 	Cut   string               `json:"cut,omitempty"`
 	Rank  *uint32              `json:"rank,omitempty"`
 	Exact bool                 `json:"exact,omitempty"`
 	Order uint64               `json:"order,omitempty"`
-	Bytes int64                `json:"bytes,omitempty"` // of all files
+	Bytes int64                `json:"bytes,omitempty"` // of all files together
 	Units map[string]cut.Units `json:"units,omitempty"` // by dataset, all passes
 
 	Records map[string]cut.Tally `json:"records,omitempty"` // by dataset, all passes
 }
 
-// bad are manifests that no reader may take: each is a good one with one change.
+// bad returns manifests that every reader must refuse. Each is a good one with one change.
 func bad(t *testing.T) map[string]struct {
 	text  []byte
 	kind  error
@@ -177,7 +177,7 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 		}
 		was, err := os.ReadFile(filepath.Join(vectors, name))
 		if err != nil || !bytes.Equal(was, b) {
-			t.Errorf("%s/%s differs from what the code writes (%v): go test ./flashckpt/manifest -rewrite, if that is meant", vectors, name, err)
+			t.Errorf("%s/%s is not as the code writes it (%v). If you have changed the format on purpose, run go test ./flashckpt/manifest -rewrite", vectors, name, err)
 		}
 	}
 	var index []vector
@@ -191,7 +191,7 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 			continue
 		}
 		if !reflect.DeepEqual(m, goods[name]) {
-			t.Errorf("%s: read back it is another:\n%+v\n%+v", file, m, goods[name])
+			t.Errorf("%s was read as\n%+v\nwant\n%+v", file, m, goods[name])
 		}
 		index = append(index, summary(file, m))
 	}
@@ -201,7 +201,7 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 		write(file, c.text)
 		_, err := Parse(c.text)
 		if !errors.Is(err, c.kind) {
-			t.Errorf("%s: %v, want %v", file, err, c.kind)
+			t.Errorf("%s got %v, want an error of the kind %v", file, err, c.kind)
 			continue
 		}
 		field := ""
@@ -209,7 +209,7 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 			field = e.Field
 		}
 		if field != c.field {
-			t.Errorf("%s: %v: field %q, want %q", file, err, field, c.field)
+			t.Errorf("%s got %v, which names the field %q, want %q", file, err, field, c.field)
 		}
 		index = append(index, vector{File: file, Kind: kindOf(err), Field: field})
 	}
@@ -221,8 +221,8 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 	write("crc64nvme.json", sums(t))
 }
 
-// sums are checksums that every implementation must give. The first is the check
-// value of the CRC catalogue.
+// sums returns the checksums that every implementation must compute. The first one is the check value
+// of the CRC catalogue.
 func sums(t *testing.T) []byte {
 	type sum struct {
 		About  string `json:"about"`
@@ -253,10 +253,10 @@ func sums(t *testing.T) []byte {
 	return append(text, '\n')
 }
 
-// Earlier versions wrote null where a cut has no datasets.
+// Earlier versions wrote null for a cut without datasets.
 func TestACutWithoutAListOfDatasetsIsRead(t *testing.T) {
 	b := bytes.Replace(encoded(t, good()["nothing"]), []byte(`"datasets":[]`), []byte(`"datasets":null`), 1)
 	if m, err := Parse(resealed(b)); err != nil || len(m.Cut.Datasets) != 0 {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("the manifest was read as %+v (%v)", m, err)
 	}
 }

@@ -22,13 +22,13 @@ import (
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
-// writeSlot writes a slot as a trainer does, and gives its path and that of its manifest.
+// writeSlot writes a slot as a trainer does. It returns the paths of the slot and of its manifest.
 func writeSlot(t testing.TB, root, dir string, rank uint32, step int64, image []byte) (slot, path string) {
 	t.Helper()
 	return writeSlotAs(t, root, dir, rank, step, image, func(*About) {})
 }
 
-// writeSlotAs lets the caller change what the slot says of its checkpoint.
+// writeSlotAs is writeSlot, but the caller can change the slot's description of its checkpoint.
 func writeSlotAs(t testing.TB, root, dir string, rank uint32, step int64, image []byte, change func(*About)) (slot, path string) {
 	t.Helper()
 	id := cut.ID(step)
@@ -69,7 +69,7 @@ func writeSlotAs(t testing.TB, root, dir string, rank uint32, step int64, image 
 
 func image(n int) []byte { return bytes.Repeat([]byte("weights "), n/8) }
 
-// change writes one byte of a file.
+// change flips one bit of the byte at `at` in a file.
 func change(t *testing.T, path string, at int64) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -86,7 +86,7 @@ func TestTheNewestCompleteCheckpointOfAKilledTrainerGoesToStorage(t *testing.T) 
 	root, dir := t.TempDir(), filepath.Join(t.TempDir(), "ckpt")
 	_, old := writeSlot(t, root, dir, 0, 1, image(5000))
 	_, path := writeSlot(t, root, dir, 0, 2, image(9000))
-	writeSlot(t, root, dir, 1, 3, image(9000)) // the others of a replicated group have the same state
+	writeSlot(t, root, dir, 1, 3, image(9000)) // rank 1 of a replicated group has the same state as rank 0, so only rank 0 writes
 	saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
 	if err != nil || len(saved) != 1 || saved[0].Err != nil || saved[0].Checkpoint.About.Path != path {
 		t.Fatalf("%+v, %v", saved, err)
@@ -100,13 +100,13 @@ func TestTheNewestCompleteCheckpointOfAKilledTrainerGoesToStorage(t *testing.T) 
 		t.Fatalf("%v, %v", faults, err)
 	}
 	if b, err := os.ReadFile(filepath.Join(filepath.Dir(path), "state.safetensors")); err != nil || !bytes.Equal(b, image(9000)) {
-		t.Errorf("%d bytes, %v", len(b), err)
+		t.Errorf("the file on storage has %d bytes (%v), or differs from the slot", len(b), err)
 	}
 	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the older one: %v", err)
+		t.Errorf("the older checkpoint was written too (%v)", err)
 	}
 	if saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"}); err != nil || len(saved) != 0 {
-		t.Errorf("a second time: %+v, %v", saved, err)
+		t.Errorf("a second call has written %+v (%v), want none", saved, err)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestWhatOthersHaveLeftInMemoryStaysThere(t *testing.T) {
 	writeSlot(t, root, dir, 0, 1, image(5000))
 	for _, left := range []Left{{Job: "another", Run: "r"}, {Job: "default", Run: "another"}, {Job: "default"}} {
 		if saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, left); err != nil || len(saved) != 0 {
-			t.Errorf("%+v: %+v, %v", left, saved, err)
+			t.Errorf("a run left by %+v has written %+v (%v), want none", left, saved, err)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestASlotThatIsNotWholeIsNoCheckpoint(t *testing.T) {
 		slot, _ := writeSlot(t, t.TempDir(), "/ckpt", 0, 1, image(5000))
 		change(t, slot, at)
 		if s, err := Open(slot); !errors.Is(err, ErrIncomplete) {
-			t.Errorf("%s changed: %+v, %v", name, s, err)
+			t.Errorf("%s was changed, and Open returned %+v (%v), want ErrIncomplete", name, s, err)
 		}
 	}
 	slot, _ := writeSlot(t, t.TempDir(), "/ckpt", 0, 1, image(5000))
@@ -133,7 +133,7 @@ func TestASlotThatIsNotWholeIsNoCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := Open(slot); err == nil {
-		t.Errorf("cut off: %+v", s)
+		t.Errorf("a slot that was cut off was opened: %+v", s)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestChangedMemoryNeverBecomesACheckpoint(t *testing.T) {
 		t.Fatalf("%+v, %v", saved, err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its manifest: %v", err)
+		t.Errorf("the save failed, but its manifest is there (%v)", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestASlotThatIsCutOffWhileItIsReadIsAnError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its manifest: %v", err)
+		t.Errorf("the save failed, but its manifest is there (%v)", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -183,14 +183,14 @@ func TestPersistingEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its manifest: %v", err)
+		t.Errorf("the save failed, but its manifest is there (%v)", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Large images take another way to the disk.
+// Large images are written to the disk in another way (Direct).
 func TestALargeImageOfAnyLengthIsOnStorageAsItWasInMemory(t *testing.T) {
 	for _, n := range []int{directFrom, directFrom + 8, 3*stride + 5000} {
 		dir := filepath.Join(t.TempDir(), "ckpt")
@@ -200,7 +200,7 @@ func TestALargeImageOfAnyLengthIsOnStorageAsItWasInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
-		for range 3 { // as after a reconnection: asked again while it goes on
+		for range 3 { // several calls at the same time, as after a reconnection
 			wg.Go(func() {
 				if err := Persist(t.Context(), Direct{}, s); err != nil {
 					t.Error(err)
@@ -213,7 +213,7 @@ func TestALargeImageOfAnyLengthIsOnStorageAsItWasInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if faults, err := manifest.Verify(t.Context(), filepath.Dir(path), m, manifest.Verifying{}); err != nil || len(faults) > 0 || m.Files[0].Size != int64(n/8*8) {
-			t.Errorf("%d bytes: %v, %v, %+v", n, faults, err, m.Files)
+			t.Errorf("an image of %d bytes has the faults %v (%v), files %+v", n, faults, err, m.Files)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -229,14 +229,14 @@ func TestALargeImageOfAnyLengthIsOnStorageAsItWasInMemory(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its manifest: %v", err)
+		t.Errorf("the save failed, but its manifest is there (%v)", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// recorded notes what is done to the disk, in order.
+// recorded notes the calls to the disk, in order.
 type recorded struct {
 	manifest.OS
 	calls *[]string
@@ -270,8 +270,8 @@ func (s syncing) Sync() error {
 	return s.Writer.Sync()
 }
 
-// The order is that of docs/CHECKPOINTS.md, "Writing one", whose power failures
-// flashckpt/manifest tests.
+// The calls must have the order of docs/CHECKPOINTS.md, "Writing one". The tests of flashckpt/manifest
+// show that a power failure in this order does no harm.
 func TestAPersistedSlotHasTheOrderOfACheckpoint(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	slot, path := writeSlot(t, t.TempDir(), dir, 0, 1, image(5000))
@@ -289,6 +289,6 @@ func TestAPersistedSlotHasTheOrderOfACheckpoint(t *testing.T) {
 	})
 	want := []string{"sync ckpt", "sync state.safetensors", "sync " + folder, "sync .headrace-manifest.json.0000000000000001.tmp", "rename headrace-manifest.json", "sync " + folder}
 	if !slices.Equal(calls, want) {
-		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(calls, "\n  "), strings.Join(want, "\n  "))
+		t.Errorf("the calls are\n  %s\nwant\n  %s", strings.Join(calls, "\n  "), strings.Join(want, "\n  "))
 	}
 }

@@ -20,12 +20,12 @@ func tensors(n int) []byte {
 	return append(append(b, header...), bytes.Repeat([]byte{7}, n)...)
 }
 
-// newRoot is where a user's slots lie: nobody else may use it.
+// newRoot returns a folder for a user's slots that no other user may use.
 func newRoot(t testing.TB) string { return filepath.Join(t.TempDir(), "headrace-1") }
 
 var job = Folder{Dir: "/ckpt", ID: "0123456789abcdef", Job: "default"}
 
-// sent opens a slot as a sender does, and gives its bytes.
+// sent opens a slot as a sender does, and returns its bytes.
 func sent(t *testing.T, path string) (*Slot, []byte) {
 	t.Helper()
 	s, err := Open(path)
@@ -44,7 +44,7 @@ func sent(t *testing.T, path string) (*Slot, []byte) {
 	return s, all
 }
 
-// keep copies the checkpoint of a step into root, with the bytes that with gives.
+// keep copies the checkpoint of a step into root. with returns the bytes that arrive.
 func keep(t *testing.T, root string, step int64, with func([]byte) []byte) error {
 	t.Helper()
 	path, _ := writeSlot(t, t.TempDir(), job.Dir, 3, step, tensors(5000))
@@ -101,7 +101,7 @@ func TestAReplicaIsItsSlotAndTheOlderOneMakesRoom(t *testing.T) {
 		t.Error("the replica differs from its slot")
 	}
 	if own, err := f.Own(); err != nil || len(own) != 0 {
-		t.Errorf("a replica counts as a slot of this node's trainers: %v, %v", own, err)
+		t.Errorf("the replica counts as a slot of this node's trainers: %v (%v)", own, err)
 	}
 }
 
@@ -124,10 +124,10 @@ func TestWhatIsNotWholeNeverCountsAndNeverCostsTheNewestReplica(t *testing.T) {
 		},
 	} {
 		if err := keep(t, root, 3, with); !errors.Is(err, ErrWrong) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a copy with the fault %q got %v, want ErrWrong", name, err)
 		}
 		if got := fmt.Sprint(steps(t, root)); got != "[2]" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("after a copy with the fault %q the replicas are of the steps %s, want [2]", name, got)
 		}
 	}
 	if err := keep(t, root, 3, same); err != nil {
@@ -156,7 +156,7 @@ func TestAnImageWithHolesIsNoReplica(t *testing.T) {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 		b = append(append(b, header...), make([]byte, 8)...)
 		if checkImage(b) == nil {
-			t.Error(name)
+			t.Errorf("an image with the fault %q was accepted", name)
 		}
 	}
 	if err := checkImage(tensors(100)); err != nil {
@@ -176,7 +176,7 @@ func TestAPinnedReplicaIsNotWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(held[1].Slot) // somebody restores from the older one
+	s, err := Open(held[1].Slot) // as while a trainer restores from the older one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,12 +209,12 @@ func TestNamesFromOtherNodesStayInTheirFolder(t *testing.T) {
 		{Dir: "/c", ID: job.ID}, {Dir: "/c", ID: job.ID, Job: "a\nb"}, {Dir: "/c\x00", ID: job.ID, Job: "j"},
 	} {
 		if _, err := Keep(newRoot(t), f, 0, 1, 1, Head{Number: 1, Image: 100, Text: 10}); !errors.Is(err, ErrNoShape) {
-			t.Errorf("%+v: %v", f, err)
+			t.Errorf("the folder %+v got %v, want ErrNoShape", f, err)
 		}
 	}
 	for _, h := range []Head{{}, {Number: 1, Image: 7, Text: 10}, {Number: 1, Image: math.MaxUint64, Text: 10}, {Number: 1, Image: 100, Text: manifest.MaxBytes + 1}} {
 		if _, err := Keep(newRoot(t), job, 0, 1, 1, h); !errors.Is(err, ErrNoShape) {
-			t.Errorf("%+v: %v", h, err)
+			t.Errorf("the head %+v got %v, want ErrNoShape", h, err)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func TestReplicasThatAreOldAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(steps(t, root)); got != c.left {
-			t.Errorf("below %d: %s", c.below, got)
+			t.Errorf("after a drop below %d the replicas are of the steps %s, want %s", c.below, got, c.left)
 		}
 	}
 }
@@ -245,14 +245,14 @@ func TestAFolderOfAnotherUserIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := keep(t, root, 1, same); err == nil {
-		t.Error("a folder that others may write to was used")
+		t.Error("a folder that other users may write to was accepted")
 	}
 	if err := Prepare(filepath.Join(root, "own")); err != nil {
 		t.Error(err)
 	}
 }
 
-// What another node says of a slot never does more than be refused.
+// FuzzKeep: any description of a slot from another node is refused, or leads to a slot that can be read.
 func FuzzKeep(f *testing.F) {
 	path, _ := writeSlot(f, f.TempDir(), job.Dir, 3, 1, tensors(200))
 	s, err := Open(path)
@@ -280,7 +280,7 @@ func FuzzKeep(f *testing.F) {
 		if _, err = r.Write(b); err == nil {
 			err = r.Done()
 		}
-		if err == nil { // then it is a slot that reads well
+		if err == nil { // an accepted slot must be readable
 			if s, err := Open(r.Path); err != nil && !errors.Is(err, ErrIncomplete) {
 				t.Error(err)
 			} else if err == nil {
@@ -291,7 +291,7 @@ func FuzzKeep(f *testing.F) {
 	})
 }
 
-// An image's header comes from another node.
+// FuzzCheckImage: an image's header comes from another node, and must not make checkImage panic.
 func FuzzCheckImage(f *testing.F) {
 	f.Add(tensors(100))
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))

@@ -48,7 +48,7 @@ func config() s3.Config {
 	return s3.Config{Endpoint: server.Endpoint(), Region: "us-east-1", AccessKey: server.AccessKey, SecretKey: server.SecretKey}
 }
 
-// inBucket gives a folder of checkpoints in the bucket, and what lies on its paths.
+// inBucket returns a folder of checkpoints in the bucket, and a file system for its paths.
 func inBucket(t *testing.T) (dir string, places *bucket.Places, on manifest.Bucket) {
 	places = bucket.New(func(url string) (bucket.Client, error) { return s3.Open(config(), url) })
 	dir = "s3://test/" + strings.ReplaceAll(t.Name(), "/", "-")
@@ -64,7 +64,7 @@ func store(t *testing.T, on manifest.FS, slot string) error {
 	return errors.Join(Persist(t.Context(), on, s), s.Close())
 }
 
-// whole fails unless a checkpoint lies at path whose files are as its manifest says.
+// whole loads the checkpoint at path. It fails if a file is not as the manifest says.
 func whole(t *testing.T, on manifest.FS, path string) *manifest.Manifest {
 	t.Helper()
 	m, err := manifest.Load(on, path)
@@ -73,7 +73,7 @@ func whole(t *testing.T, on manifest.FS, path string) *manifest.Manifest {
 	}
 	faults, err := manifest.Verify(t.Context(), manifest.Dir(path), m, manifest.Verifying{On: on})
 	if err != nil || len(faults) > 0 {
-		t.Fatalf("%v, %v", faults, err)
+		t.Fatalf("the checkpoint at %s has the faults %v (%v)", path, faults, err)
 	}
 	return m
 }
@@ -92,14 +92,14 @@ func names(t *testing.T, on manifest.FS, folder string) (all []string) {
 
 func TestASlotBecomesACheckpointInABucket(t *testing.T) {
 	dir, places, on := inBucket(t)
-	for _, size := range []int{8000, 40 << 20} { // one request, and parts
+	for _, size := range []int{8000, 40 << 20} { // uploaded in one request, and in parts
 		slot, at := writeSlot(t, t.TempDir(), dir, 0, int64(size), image(size))
 		if err := store(t, on, slot); err != nil {
 			t.Fatal(err)
 		}
 		whole(t, on, at)
 		if err := store(t, on, slot); err != nil {
-			t.Errorf("again: %v", err)
+			t.Errorf("the same slot was stored again, and got %v", err)
 		}
 		if got := names(t, on, manifest.Dir(at)); !slices.Equal(got, []string{manifest.FileName, "state.safetensors"}) {
 			t.Errorf("%v", got)
@@ -109,7 +109,7 @@ func TestASlotBecomesACheckpointInABucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(path.Join(into, "state.safetensors")); err != nil || !bytes.Equal(b, image(size)) {
-			t.Errorf("%d bytes came back, %v", len(b), err)
+			t.Errorf("the fetched file has %d bytes (%v), or differs from the slot", len(b), err)
 		}
 	}
 	found, err := manifest.Find(on, dir)
@@ -134,14 +134,14 @@ func TestASlotBecomesACheckpointInABucket(t *testing.T) {
 	if copies := mirrored(); len(copies) != 2 || copies[0].Pin != nil || copies[1].Pin == nil {
 		t.Errorf("%+v", copies)
 	}
-	// A pin with another reason comes too, also if it has as many bytes.
+	// A pin with another reason is mirrored too, even if it has the same number of bytes.
 	if err := manifest.SetPin(on, found[1].Path, manifest.Pin{Reason: "held"}); err != nil {
 		t.Fatal(err)
 	}
 	if copies := mirrored(); copies[1].Pin == nil || copies[1].Pin.Reason != "held" {
 		t.Errorf("%+v", copies)
 	}
-	for range 2 { // the second time it is gone
+	for range 2 { // the second time there is nothing to remove
 		if err := places.Remove(t.Context(), found[0].Path); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestOfTwoWritersOfOneCheckpointOneWins(t *testing.T) {
 		wg.Wait()
 		m := whole(t, on, at)
 		if got := names(t, on, manifest.Dir(at)); len(got) != 2 || !slices.Contains(got, m.Files[0].Path) {
-			t.Errorf("round %d: %v, of which %v is listed", round, got, m.Files[0].Path)
+			t.Errorf("round %d: the folder has %v, want the manifest and its file %v", round, got, m.Files[0].Path)
 		}
 	}
 }
@@ -196,9 +196,9 @@ func TestWhatAKilledUploadHasLeftIsNeitherUsedNorWrittenOver(t *testing.T) {
 		t.Errorf("%s, %v, %+v", m.State, err, m.Files)
 	}
 	if b, err := on.ReadFile(left); err != nil || string(b) != "half" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("the file of the killed upload is %q (%v), want half", b, err)
 	}
-	// Another attempt left a file, and one an upload that did not end.
+	// Other attempts left files, and uploads that did not end.
 	half, private := manifest.Folder(3, nil, 3), manifest.Folder(3, new(uint32), 4)
 	for _, folder := range []string{half, private} {
 		if err := on.PutNew(manifest.Join(dir, folder, "state.safetensors"), strings.NewReader("half"), 4); err != nil {
@@ -213,7 +213,7 @@ func TestWhatAKilledUploadHasLeftIsNeitherUsedNorWrittenOver(t *testing.T) {
 		}
 	}
 	if removed, err := places.Sweep(t.Context(), at, time.Hour); err != nil || len(removed) != 0 {
-		t.Errorf("what is new was removed: %v, %v", removed, err)
+		t.Errorf("leftovers that are newer than an hour were removed: %v (%v)", removed, err)
 	}
 	if removed, err := places.Sweep(t.Context(), at, -time.Hour); err != nil || !slices.Equal(removed, []string{dir + "/" + half}) {
 		t.Errorf("%v, %v", removed, err)
@@ -224,7 +224,7 @@ func TestWhatAKilledUploadHasLeftIsNeitherUsedNorWrittenOver(t *testing.T) {
 		open = append(open, u.Key)
 	}
 	if len(open) != 1 || !strings.Contains(open[0], private) {
-		t.Errorf("uploads that are open: %v", open)
+		t.Errorf("open uploads are %v, want only that of the private checkpoint", open)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestABucketThatRefusesOrIsNotThereIsNamed(t *testing.T) {
 		_, err := k.places.Identify(t.Context(), k.dir)
 		for _, err := range append(errs, err) {
 			if err == nil || !strings.Contains(err.Error(), k.want) || !strings.Contains(err.Error(), k.dir) {
-				t.Errorf("%v, want %q", err, k.want)
+				t.Errorf("got %v, want an error that names %s and says %q", err, k.dir, k.want)
 			}
 		}
 	}
@@ -288,13 +288,13 @@ func TestAFolderInABucketHasOneID(t *testing.T) {
 	}
 	wg.Wait()
 	if len(slices.Compact(slices.Sorted(slices.Values(ids[:])))) != 1 || len(ids[0]) != 16 {
-		t.Errorf("%v", ids)
+		t.Errorf("eight callers got the ids %v, want one id of 16 characters", ids)
 	}
 	if err := on.Remove(dir + "/headrace-memory-id"); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := places.Identify(t.Context(), dir); err != nil || id == ids[0] {
-		t.Errorf("emptied, it has the id %s, %v", id, err)
+		t.Errorf("the emptied folder has the id %s (%v), want a new one", id, err)
 	}
 }
 
@@ -352,7 +352,7 @@ func TestAShardedCheckpointInABucketIsThereWhenAllPartsAre(t *testing.T) {
 	if missing, err := gather(slot0); err != nil || !slices.Equal(missing, []uint32{0, 1}) {
 		t.Fatalf("%v, %v", missing, err)
 	}
-	for range 2 { // the second time it takes the place of the first
+	for range 2 { // the second part replaces the first
 		if err := store(t, on, slot0); err != nil {
 			t.Fatal(err)
 		}
@@ -361,20 +361,20 @@ func TestAShardedCheckpointInABucketIsThereWhenAllPartsAre(t *testing.T) {
 		t.Fatalf("%v, %v", missing, err)
 	}
 	if got := names(t, on, manifest.Dir(at)); slices.Contains(got, manifest.FileName) {
-		t.Fatalf("a manifest without all parts: %v", got)
+		t.Fatalf("there is a manifest, though a part is missing: %v", got)
 	}
 	change(t, slot1, page+4999)
 	if err := store(t, on, slot1); err == nil || !strings.Contains(err.Error(), "memory was changed") {
 		t.Fatal(err)
 	}
 	if missing, err := gather(slot0); err != nil || !slices.Equal(missing, []uint32{1}) {
-		t.Fatalf("changed memory became a part: %v, %v", missing, err)
+		t.Fatalf("missing are the parts %v (%v), want 1: changed memory must not become a part", missing, err)
 	}
-	change(t, slot1, page+4999) // as it was
+	change(t, slot1, page+4999) // changes it back
 	if err := store(t, on, slot1); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the second time the manifest exists
 		if missing, err := gather(slot0); err != nil || len(missing) > 0 {
 			t.Fatalf("%v, %v", missing, err)
 		}
@@ -390,10 +390,10 @@ func TestAShardedCheckpointInABucketIsThereWhenAllPartsAre(t *testing.T) {
 		}
 		found, err := os.ReadDir(into)
 		if err != nil || rank < 2 && (len(found) != 1 || found[0].Name() != m.Files[rank].Path) || rank == 2 && len(found) != 0 {
-			t.Errorf("rank %d has %v, %v", rank, found, err)
+			t.Errorf("rank %d has fetched %v (%v), want only its own file", rank, found, err)
 		}
 	}
-	// Another object takes the place of rank 1's file: rank 0 sees it by its checksum.
+	// The file of rank 1 is replaced by another object. The checksum shows it.
 	key := manifest.Join(manifest.Dir(at), m.Files[1].Path)
 	if err := on.Remove(key); err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func TestAShardedCheckpointInABucketIsThereWhenAllPartsAre(t *testing.T) {
 	}
 	_, crc, err := c.Sum(t.Context(), path.Base(manifest.Dir(at))+"/"+m.Files[0].Path)
 	if err != nil || crc == nil || manifest.CRC64(*crc) != m.Files[0].CRC {
-		t.Errorf("the service's checksum is %v, %v", crc, err)
+		t.Errorf("the bucket says that the checksum is %v (%v), want %v", crc, err, m.Files[0].CRC)
 	}
 	if err := places.Remove(t.Context(), at); err != nil || len(names(t, on, manifest.Dir(at))) != 0 {
 		t.Error(err, names(t, on, manifest.Dir(at)))

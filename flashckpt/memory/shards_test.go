@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/flashckpt/manifest"
 )
 
-// writeShard writes a slot that holds a rank's part of a checkpoint of two ranks.
+// writeShard writes a slot with a rank's part of a checkpoint of two ranks.
 func writeShard(t *testing.T, root, dir string, rank uint32, step int64) (slot, path string) {
 	t.Helper()
 	return writeSlotAs(t, root, dir, rank, step, tensors(5000+int(rank)), func(a *About) {
@@ -48,10 +48,10 @@ func TestOfAShardedCheckpointAllPartsGoToStorageOrNone(t *testing.T) {
 		t.Errorf("%+v", m.Files)
 	}
 	if _, err := os.Stat(half); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a part was written as if it were the whole")
+		t.Error("a single part became a checkpoint")
 	}
 	saved, err = PersistNewest(t.Context(), func(string) manifest.FS { return manifest.OS{} }, root, Left{Job: "default", Run: "r"})
 	if err != nil || len(saved) != 0 {
-		t.Errorf("it is there already: %+v, %v", saved, err)
+		t.Errorf("a second call has written %+v (%v), want none", saved, err)
 	}
 }

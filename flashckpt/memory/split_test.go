@@ -32,7 +32,7 @@ func imageOf(t testing.TB, all ...tensor) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
 }
 
-// readTensors gives the arrays of a safetensors file, sorted by name.
+// readTensors returns the arrays of a safetensors file, sorted by name.
 func readTensors(t *testing.T, path string) (all []tensor) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -56,7 +56,7 @@ func readTensors(t *testing.T, path string) (all []tensor) {
 	return all
 }
 
-// inParts says that model and optimizer have files of their own.
+// inParts gives model and optimizer files of their own.
 func inParts(a *About) {
 	a.Manifest.State = json.RawMessage(`{"format":"headrace-python-state","version":4,"tree":{"dict":[]},"file":"state.safetensors",` +
 		`"own":{"model":"model.safetensors","model.head":"model_head.safetensors","optimizer":"optimizer.safetensors"}}`)
@@ -85,7 +85,7 @@ func TestPartsOfAStateGetFilesOfTheirOwnWithTheirOwnNames(t *testing.T) {
 		"state.safetensors":      {{"models", "x"}, {"seen", "12345"}},
 	} {
 		if got := readTensors(t, filepath.Join(filepath.Dir(path), name)); !slices.Equal(got, want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("file %s has the arrays %v, want %v", name, got, want)
 		}
 	}
 }
@@ -98,10 +98,10 @@ func TestChangedMemoryOfAStateInPartsNeverBecomesACheckpoint(t *testing.T) {
 		change(t, slot, page+int64(at))
 		saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return Direct{} }, root, Left{Job: "default", Run: "r"})
 		if err != nil || len(saved) != 1 || saved[0].Err == nil {
-			t.Fatalf("%d: %+v, %v", at, saved, err)
+			t.Fatalf("byte %d was changed, and the result is %+v (%v), want an error", at, saved, err)
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%d: its manifest: %v", at, err)
+			t.Errorf("byte %d was changed, and its manifest is there (%v)", at, err)
 		}
 	}
 }
@@ -115,10 +115,10 @@ func TestAPartIsWrittenToItsFolderOnly(t *testing.T) {
 		})
 		saved, err := PersistNewest(t.Context(), func(string) manifest.FS { return Direct{} }, root, Left{Job: "default", Run: "r"})
 		if err != nil || len(saved) != 1 || saved[0].Err == nil {
-			t.Fatalf("%q: %+v, %v", name, saved, err)
+			t.Fatalf("a part with the file name %q got %+v (%v), want an error", name, saved, err)
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q: its manifest: %v", name, err)
+			t.Errorf("a part with the file name %q: its manifest is there (%v)", name, err)
 		}
 	}
 }
