@@ -20,9 +20,9 @@ import (
 
 const nobody = 65534
 
-// another is another user of the same machine, with our binary and a folder of their own.
-// Only root can become another user. If the test does not run as root, another is our own
-// user without our state folder.
+// another is another user of the same machine, with the same binary and a folder of their own. Only
+// root can become another user. If the test does not run as root, another is this user without the
+// job's state folder.
 type another struct {
 	t         *testing.T
 	dir, prog string
@@ -48,7 +48,7 @@ func newAnother(t *testing.T) *another {
 		t.Fatal(err)
 	}
 	if !n.real {
-		t.Log("this test does not run as root: the other user is played by our own, without our state folder")
+		t.Log("this test does not run as root, so the other user is this user without the job's state folder")
 	}
 	return n
 }
@@ -64,7 +64,7 @@ func (n *another) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// The audit's attacks, as user nobody against a master of ours on 127.0.0.1.
+// The user nobody attacks a master of another user on 127.0.0.1.
 func TestAnotherUserOfThisMachineCannotControlTheMaster(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(10)
@@ -83,32 +83,32 @@ func TestAnotherUserOfThisMachineCannotControlTheMaster(t *testing.T) {
 	for _, verb := range []string{"delete clicks --yes", "pause clicks", "list", "status", "describe clicks", "apply -f " + spec} {
 		out, err := n.run(append([]string{n.prog, "--master", at}, strings.Fields(verb)...)...)
 		if err == nil || !strings.Contains(out, token) {
-			t.Errorf("%s: %v\n%s", verb, err, out)
+			t.Errorf("`%s` of another user got %v, want a refusal that names the token file\n%s", verb, err, out)
 		}
 	}
 	if n.real {
 		for _, path := range []string{token, filepath.Join(w.state(), access.ViewerFile), filepath.Join(w.state(), link.AddressFile)} {
 			if out, err := n.run("cat", path); err == nil {
-				t.Errorf("nobody reads %s: %d bytes", path, len(out))
+				t.Errorf("the user nobody could read %s: %d bytes", path, len(out))
 			}
 		}
 	}
 	pages := "http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP
 	for _, path := range []string{"/", "/metrics", "/readyz", "/debug/pprof/heap", "/debug/pprof/cmdline", "/nope"} {
 		if code := statusOf(t, pages+path); code != http.StatusUnauthorized {
-			t.Errorf("%s: %d", path, code)
+			t.Errorf("page %s answered %d without a token, want 401", path, code)
 		}
 	}
 	if code := statusOf(t, pages+"/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d", code)
+		t.Errorf("/healthz answered %d without a token, want 200", code)
 	}
 	if all := decoded[[]view.Dataset](t, w.ok("list", "-o", "json")); len(all) != 1 || all[0].Name != "clicks" || all[0].State != "running" {
-		t.Errorf("%+v", all)
+		t.Errorf("after the attacks the datasets are %+v, want clicks running", all)
 	}
 	m.stop()
 }
 
-// A process without a token that speaks gRPC by itself gets no further than our own tools.
+// A process without a token that speaks gRPC itself can do no more than the verbs of the binary.
 func TestNoCallReachesTheMasterWithoutAToken(t *testing.T) {
 	w := newWorld(t)
 	m := w.master()
@@ -124,18 +124,18 @@ func TestNoCallReachesTheMasterWithoutAToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := headracev1.NewDatasetsClient(conn).Delete(t.Context(), &headracev1.DeleteRequest{Name: "x"}); err == nil || strings.Contains(err.Error(), "no dataset") {
-			t.Errorf("%s: delete: %v", name, err)
+			t.Errorf("with the token %s, a delete got %v, want a refusal", name, err)
 		}
 		stream, err := headracev1.NewShardsClient(conn).Session(t.Context())
 		if err == nil {
 			_, err = stream.Recv()
 		}
 		if err == nil {
-			t.Errorf("%s: an agent without the role has a session", name)
+			t.Errorf("with the token %s, an agent got a session", name)
 		}
 		_, err = headracev1.NewDatasetsClient(conn).List(t.Context(), &headracev1.ListRequest{})
 		if (err == nil) != (name == "viewer") {
-			t.Errorf("%s: list: %v", name, err)
+			t.Errorf("with the token %s, a list got %v", name, err)
 		}
 		_ = conn.Close()
 	}
@@ -155,7 +155,7 @@ func TestAnOlderStateFolderGetsATokenAtTheNextStart(t *testing.T) {
 	}
 	m = w.master()
 	if !strings.Contains(w.ok("list"), "clicks") {
-		t.Error("the dataset is gone")
+		t.Error("after the start with new tokens the dataset is gone")
 	}
 	m.stop()
 }
@@ -169,7 +169,7 @@ func trap(t *testing.T) (addr string, came *atomic.Int64) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	came = &atomic.Int64{}
-	go func() { // ends with the listener
+	go func() { // ends when the listener is closed
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -187,7 +187,7 @@ kafka: {brokers: ["%s"], topic: t, sasl: {mechanism: plain, user: u, %s}}
 decode: lines
 `
 
-// An operator's role lets somebody apply specs. It does not let them have the master's secrets.
+// A person with the role operator may apply specs, but must not get the master's secrets.
 func TestASpecCannotSendTheMastersSecretsToABrokerOfItsOwn(t *testing.T) {
 	const password = "the-password-of-the-real-broker"
 	w := newWorld(t)
@@ -198,11 +198,11 @@ func TestASpecCannotSendTheMastersSecretsToABrokerOfItsOwn(t *testing.T) {
 	for _, secret := range []string{"password_env: HEADRACE_KAFKA_PASSWORD", "password_file: " + w.path("pw")} {
 		w.write("trap.yaml", fmt.Sprintf(trapSpec, addr, secret))
 		if r := w.run("apply", "-f", "trap.yaml"); r.code == exitOK || !strings.Contains(r.err, "--allow-broker "+addr) || strings.Contains(r.err, password) {
-			t.Errorf("%s: %+v", secret, r)
+			t.Errorf("a spec with %s for another broker got %+v, want a refusal that names --allow-broker", secret, r)
 		}
 	}
 	if n := came.Load(); n != 0 {
-		t.Errorf("the broker was connected to %d times", n)
+		t.Errorf("the master connected to the attacker's broker %d times, want never", n)
 	}
 	m.stop()
 	if strings.Contains(m.err.String()+m.out.String(), password) {
@@ -210,10 +210,10 @@ func TestASpecCannotSendTheMastersSecretsToABrokerOfItsOwn(t *testing.T) {
 	}
 	m = w.master("--allow-broker", addr)
 	if r := w.run("apply", "-f", "trap.yaml"); strings.Contains(r.err, "--allow-broker") {
-		t.Errorf("it is listed: %+v", r)
+		t.Errorf("a broker that --allow-broker lists was refused: %+v", r)
 	}
 	if came.Load() == 0 {
-		t.Error("a listed broker was not connected to")
+		t.Error("the master did not connect to a broker that --allow-broker lists")
 	}
 	m.stop()
 }
@@ -233,12 +233,12 @@ func TestAConnectionOfTheSettingsIsUsedByNameAndNeverShown(t *testing.T) {
 	w.write("spec.yaml", "name: clicks\nkafka: {connection: man, topic: t}\ndecode: lines\n")
 	wrong := w.run("apply", "-f", "spec.yaml")
 	if wrong.code == exitOK || !strings.Contains(wrong.err, "did you mean main?") {
-		t.Errorf("%+v", wrong)
+		t.Errorf("an unknown connection got %+v, want the hint at main", wrong)
 	}
 	said := r.err + r.out + wrong.err + wrong.out + w.ok("status", "-o", "json") + w.ok("list", "-o", "json")
 	_, heap := w.page("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/debug/pprof/cmdline")
 	m.stop()
 	if strings.Contains(said+heap+m.err.String()+m.out.String(), password) {
-		t.Error("the password is shown")
+		t.Error("an output, the log or a page has the password")
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// otherClient writes transactions into two partitions and aborts some of them. Then it
-// prints [partition, offset, id] of each record that a consumer of its own library gets.
+// otherClient writes transactions into two partitions and aborts some of them. Then it prints
+// [partition, offset, id] of each record that a consumer of another library gets.
 const otherClient = `
 import json, sys
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -93,9 +93,8 @@ with headrace.dataset("events").batches(7) as stream, headrace.Checkpointer(sys.
     ck.save(step, {"step": np.int64(step)}).wait()
 `
 
-// Headrace and another client read a topic with aborted transactions, and are compared record
-// by record. The audit of the checkpoint says "yes" for what both have read, and for nothing
-// else.
+// Headrace and another client read a topic with aborted transactions. They must get the same records.
+// The audit of the checkpoint says "yes" for exactly these records.
 func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -123,14 +122,14 @@ func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 			m[[2]int{r[0], r[1]}] = r[2]
 		}
 		if len(m) != len(all) {
-			t.Fatalf("%d records at %d positions", len(all), len(m))
+			t.Fatalf("%d records were read at %d different positions, want the same number", len(all), len(m))
 		}
 		return m
 	}
 	want := ids(other.Seen)
 	positions := other.Ends[0] + other.Ends[1]
 	if len(want) == 0 || len(want) > positions-20 {
-		t.Fatalf("%d records in %d positions: the topic is not what the test is about", len(want), positions)
+		t.Fatalf("the topic has %d records in %d positions: this test needs one with aborted transactions", len(want), positions)
 	}
 
 	w.example(b.Addr())
@@ -149,23 +148,23 @@ func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 	}
 	if !maps.Equal(ids(got), want) {
 		slices.SortFunc(got, func(a, b [3]int) int { return slices.Compare(a[:], b[:]) })
-		t.Errorf("Headrace read (partition, offset, id)\n%v\nthe other client\n%v", got, other.Seen)
+		t.Errorf("as (partition, offset, id), Headrace has read\n%v\nthe other client\n%v", got, other.Seen)
 	}
 
 	path := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0].Path
 	d := decoded[ckpt.Audit](t, w.ok("audit", path, "-o", "json")).Datasets[0]
 	if d.Records.Rows != int64(len(want)) || d.Units != int64(positions) {
-		t.Errorf("the audit counts %d records in %d positions, and there are %d in %d", d.Records.Rows, d.Units, len(want), positions)
+		t.Errorf("the audit counts %d records in %d positions, want %d in %d", d.Records.Rows, d.Units, len(want), positions)
 	}
 	if text, says := w.ok("audit", path), fmt.Sprintf("; %d positions held none", positions-len(want)); !strings.Contains(text, says) {
-		t.Errorf("it does not say %q:\n%s", says, text)
+		t.Errorf("the audit does not say %q:\n%s", says, text)
 	}
 	for p, end := range other.Ends {
 		for offset := range end + 1 {
 			r := w.run("audit", path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
 			v := decoded[ckpt.Containing](t, r.out)
 			if _, has := want[[2]int{p, offset}]; v.In != has || v.Unsure || (r.code == exitOK) != has {
-				t.Errorf("events/%d/%d: the other client has it: %v; exit %d, %+v", p, offset, has, r.code, v)
+				t.Errorf("the other client has the record events/%d/%d: %v; but the audit says %+v with exit code %d", p, offset, has, v, r.code)
 			}
 		}
 	}

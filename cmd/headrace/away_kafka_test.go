@@ -9,8 +9,8 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// A broker is away for longer than three attempts to read. A dataset with an end waits, says
-// so, and goes on by itself.
+// A broker is away for longer than three attempts to read. A dataset with an end waits, reports that,
+// and goes on by itself.
 func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
 	if err != nil {
@@ -31,7 +31,7 @@ func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := regexp.MustCompile(`rows are pending again.* (start=\d+) .*source_away`)
-	for _, tries := range []int{2, 4} { // of one range; each lasts 30 s
+	for _, tries := range []int{2, 4} { // tries of one range; each lasts 30 s
 		trainer.until("attempts to read", func() bool {
 			of := map[string]int{}
 			for _, m := range given.FindAllStringSubmatch(up.err.String(), -1) {
@@ -49,10 +49,10 @@ func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := trainer.wait(); r.code != 0 {
-		t.Fatalf("the trainer: exit %d\n%s%s", r.code, r.out, r.err)
+		t.Fatalf("the trainer ended with exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 	if ids, total := w.seen(); len(ids) != n || total != n {
-		t.Errorf("%d records were trained %d times, want %d once", len(ids), total, n)
+		t.Errorf("%d different records were trained on %d times in all, want %d once each", len(ids), total, n)
 	}
 	up.stop()
 }

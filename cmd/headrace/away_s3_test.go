@@ -14,8 +14,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// A bucket is away longer than a try to read lasts. The dataset, which has an end, waits,
-// says so, and goes on by itself.
+// A bucket is away for longer than an attempt to read lasts. The dataset, which has an end, waits,
+// reports that, and goes on by itself.
 func TestADatasetOnS3WaitsForItsBucketWithoutAnEnd(t *testing.T) {
 	server := lake(t)
 	u, err := url.Parse(server.Endpoint())
@@ -58,7 +58,7 @@ func TestADatasetOnS3WaitsForItsBucketWithoutAnEnd(t *testing.T) {
 	up.until("it answers", func() bool { return !strings.Contains(status(), says) })
 	const n = objects * each
 	if r := trainer.wait(); r.code != 0 || !strings.Contains(r.out, fmt.Sprintf("rows %d sum %d\n", n, n*(n-1)/2)) {
-		t.Fatalf("the trainer: exit %d\n%s%s", r.code, r.out, r.err)
+		t.Fatalf("the trainer ended with exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 	up.stop()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Batches are entries, ledgers roll over, and the topic begins inside of an entry.
+// Here batches are entries, ledgers roll over, and the topic's part of the dataset begins inside an entry.
 func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPulsar(t *testing.T) {
 	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: 10})
 	if err != nil {
@@ -28,7 +28,7 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPulsar(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	var places [2][]testbroker.PulsarPlace // of the records of each partition, by number
+	var places [2][]testbroker.PulsarPlace // by partition: the place of each of its records
 	place := func(partition, number int) testbroker.PulsarPlace {
 		known := len(places[partition])
 		if number >= known {
@@ -44,7 +44,7 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPulsar(t *testing.T) {
 		part: func() string {
 			from, other := place(0, backfilled/2), place(1, backfilled/2)
 			if from.Index == 0 {
-				t.Fatalf("record %d is the first of its entry: nothing begins inside of one", backfilled)
+				t.Fatalf("record %d is the first one of its entry: this test needs a begin inside an entry", backfilled)
 			}
 			return historySpec(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: events, end: never, subscription: trainers, start_ids: {0: \"%d:%d:%d\", 1: \"%d:%d:%d\"}}",
 				b.URL(), b.AdminURL(), from.Ledger, from.Entry, from.Index, other.Ledger, other.Entry, other.Index))

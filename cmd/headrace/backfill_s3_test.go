@@ -26,8 +26,8 @@ func lake(t *testing.T) *testbroker.S3 {
 	return server
 }
 
-// The chunks of pushed records lie in a bucket, so a master that has lost its state folder
-// restores on both sides of the transition and goes on with what was pushed.
+// The chunks of pushed records lie in a bucket. So a master that has lost its state folder restores
+// checkpoints from before and after the transition, and goes on with the pushed records.
 func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPushedRecordsOnS3(t *testing.T) {
 	server := lake(t)
 	w := newWorld(t)

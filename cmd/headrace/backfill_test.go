@@ -19,8 +19,8 @@ import (
 	"github.com/headrace/headrace/internal/sample"
 )
 
-// A dataset whose first records lie in files, exported from a live source of two partitions:
-// record id is in partition id % 2, and id / 2 records are before it.
+// The dataset of these tests begins with files. They are an export of the first records of a live
+// source with two partitions. Record id is in partition id % 2, with id / 2 records before it.
 const (
 	backfillFiles = 4
 	backfilled    = 3000
@@ -28,26 +28,26 @@ const (
 	backfillBatch = 70 // records that are written together, half of them to each partition
 )
 
-// liveSource is the source in which a dataset goes on once its files are read.
+// liveSource is the source in which a dataset goes on after its files.
 type liveSource struct {
-	// part is the source's part of the spec; it begins with record backfilled of each partition.
+	// part returns the source's part of the spec. It begins with the first record that is not in the files.
 	part func() string
 	// pushed: the source needs a master with the dataset before it takes a record.
 	pushed bool
-	// again is called when a master has begun that knows nothing; nil: the source needs no call.
+	// again is called after the start of a master without state; nil: the source needs no call.
 	again func()
-	// lost: what was pushed is lost with the master's state.
+	// lost: the pushed records are lost together with the master's state.
 	lost bool
 	// write adds records to a partition that has `before` records already.
 	write func(partition, before int, values [][]byte) error
-	// place is where a record lies, as an audit says it. Segment -1: any of that name.
+	// place returns where a record lies, in an audit's words. Segment -1: any segment of that name.
 	place func(id int) (name string, segment, offset int64)
-	// restart kills the broker and starts it again; nil: the master is the broker.
+	// restart kills the broker and starts it again; nil: there is no broker but the master.
 	restart func() error
-	// told says whether the broker has our progress, to the last record; nil: it keeps none.
+	// told returns whether the broker has the progress up to the last record; nil: it keeps no progress.
 	told func() bool
 
-	writing sync.Mutex // one goroutine at a time writes
+	writing sync.Mutex // only one goroutine writes at a time
 }
 
 // eventOf is a record with the columns of examples/kafka/history.yaml.
@@ -56,7 +56,7 @@ func eventOf(id int) []byte {
 	return fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g, "user": "user-%d", "at": %d}`, id, x, 3*x-1, id%7, 1_700_000_000_000+id)
 }
 
-// produce writes records from..to, each once.
+// produce writes the records [from, to), each once.
 func (l *liveSource) produce(from, to int) error {
 	for ; from < to; from += backfillBatch {
 		for p := range 2 {
@@ -75,8 +75,8 @@ func (l *liveSource) produce(from, to int) error {
 	return nil
 }
 
-// historySpec is examples/kafka/history.yaml with another live source, whose records have no
-// keys and times.
+// historySpec returns examples/kafka/history.yaml with another live source. The records of that source
+// have no keys and no times.
 func historySpec(t *testing.T, part string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/kafka/history.yaml")
@@ -86,7 +86,7 @@ func historySpec(t *testing.T, part string) string {
 	before, rest, ok := strings.Cut(string(text), "\nkafka:\n")
 	_, decode, found := strings.Cut(rest, "\ndecode:\n")
 	if !ok || !found {
-		t.Fatalf("another form of spec: %s", text)
+		t.Fatalf("examples/kafka/history.yaml does not have the form that this test expects: %s", text)
 	}
 	decode = strings.NewReplacer("$key", "/user", "$timestamp", "/at").Replace(decode)
 	return before + "\n" + part + "\ndecode:\n" + decode
@@ -107,11 +107,11 @@ func (w *world) history() {
 	}
 }
 
-// modelOf asks the audit for the ids that are in a checkpoint's model.
+// modelOf asks the audit which ids are in a checkpoint's model.
 func (w *world) modelOf(path string, l *liveSource) (has func(id int) bool) {
 	w.t.Helper()
 	v := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json"))
-	lines := map[string][]int64{} // of a file: where each of its records begins
+	lines := map[string][]int64{} // by file: where each of its records begins
 	for f := range backfillFiles {
 		name := fmt.Sprintf("day_%d.csv", f)
 		text, err := os.ReadFile(w.path("history", name))
@@ -157,17 +157,17 @@ func everyID(n int, but func(int) bool) (ids []int) {
 	return ids
 }
 
-// readsFilesAndGoesOn: the history in files, then the live source, as one dataset. A live
-// producer; a trainer that is killed before, at and after the transition; the broker and the
-// master killed at it; checkpoints on both sides; a rewind across it; and restores on a master
-// that knows nothing. Each record is in the model exactly once.
+// readsFilesAndGoesOn reads the history in files, then the live source, as one dataset. Meanwhile a
+// producer writes. The trainer is killed before, at and after the transition, the broker and the master
+// at the transition. There are checkpoints on both sides, a rewind across the transition, and restores
+// on a master without state. Each record is in the model exactly once.
 func (w *world) readsFilesAndGoesOn(l *liveSource) {
 	t := w.t
 	w.history()
-	written := 0 // before the dataset is applied
+	written := 0 // records that the live source has before the dataset is applied
 	if l.pushed {
 		written = backfilled
-	} else if err := l.produce(0, backfilled+200); err != nil { // the files are an export of the first ones
+	} else if err := l.produce(0, backfilled+200); err != nil { // the files are an export of the first of them
 		t.Fatal(err)
 	}
 	w.write("events.yaml", l.part())
@@ -179,7 +179,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 	}
 	check := decoded[[]sample.Checked](t, w.ok("check", "-f", "events.yaml", "-o", "json"))
 	if len(check) != 2 || check[0].Records != backfilled || check[1].Records != 200 || check[1].Seam == nil {
-		t.Fatalf("check: %+v", check)
+		t.Fatalf("check says %+v, want %d records in the files, 200 in the source, and the transition", check, backfilled)
 	}
 	if text := w.ok("check", "-f", "events.yaml"); !strings.Contains(text, `"id":2999`) || !strings.Contains(text, `"id":3000`) || !l.pushed && !strings.Contains(text, `"id":3001`) {
 		t.Errorf("check does not show both sides of the transition:\n%s", text)
@@ -188,15 +188,15 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 	produced := make(chan error, 1)
 	go func() { produced <- l.produce(backfilled+200, backfillAll) }()
 
-	// 100 rows a step: the transition is after step 30. Killed before it, at it, and after it.
+	// A step has 100 rows, so the transition is after step 30. The trainer is killed before, at and after it.
 	for _, stop := range []struct{ at, restored int }{{13, 0}, {30, 10}, {37, 30}, {50, 35}} {
 		restored, ids := w.trainedKeeping(stop.at, 20)
 		if restored != fmt.Sprint(stop.restored) || len(ids) != 100*(stop.at-stop.restored) {
-			t.Fatalf("a trainer restored step %s and stepped %d records up to step %d\n%s", restored, len(ids), stop.at, up.err.String())
+			t.Fatalf("the trainer restored step %s and stepped %d records up to step %d; want step %d and %d records\n%s", restored, len(ids), stop.at, stop.restored, 100*(stop.at-stop.restored), up.err.String())
 		}
 		for i, id := range ids { // the files come first
 			if step := stop.restored + i/100 + 1; (id < backfilled) != (step <= backfilled/100) {
-				t.Fatalf("record %d came in step %d", id, step)
+				t.Fatalf("record %d came in step %d, want all %d records of the files before the others", id, step, backfilled)
 			}
 		}
 		if stop.at == backfilled/100 {
@@ -216,7 +216,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Fatal(err)
 	}
 
-	// The audit of each checkpoint has as many records as were stepped.
+	// The audit of each checkpoint counts the records that were stepped.
 	checkpoints := map[int64]string{}
 	for _, c := range decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) {
 		checkpoints[c.Step] = c.Path
@@ -224,7 +224,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 	for _, step := range []int64{5, 30, 35, 50} {
 		has := w.modelOf(checkpoints[step], l)
 		if n := len(everyID(backfillAll, func(id int) bool { return !has(id) })); int64(n) != 100*step {
-			t.Errorf("the audit of step %d counts %d records", step, n)
+			t.Errorf("the audit of step %d counts %d records, want %d", step, n, 100*step)
 		}
 	}
 	record := func(id int) string {
@@ -236,18 +236,18 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		record string
 		in     bool
 	}{
-		{40, "day_0.csv/15", true}, // its first record follows the header line
+		{40, "day_0.csv/15", true}, // the first record, after the header line
 		{50, record(backfilled), true},
 		{50, record(backfillAll - 1), true},
 		{30, record(backfilled), false},
 	} {
 		r := w.run("audit", checkpoints[q.step], "--contains", q.record, "-o", "json")
-		if !q.in && strings.Contains(r.err, "knows nothing called") { // a chunk that was pushed later
+		if !q.in && strings.Contains(r.err, "knows nothing called") { // the checkpoint cannot know a chunk that was pushed later
 			continue
 		}
 		v := decoded[ckpt.Containing](t, r.out)
 		if v.In != q.in || v.Unsure || q.in && len(v.Found) != 1 {
-			t.Errorf("step %d, %s: %+v %s", q.step, q.record, v, r.err)
+			t.Errorf("the audit of step %d says of %s: %+v %s; want in the model: %v", q.step, q.record, v, r.err, q.in)
 		}
 	}
 	if l.told != nil {
@@ -257,14 +257,14 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		t.Errorf("describe says\n%s", out)
 	}
 
-	// A rewind to the files, and a trainer that restores it, crosses the transition again.
+	// After a rewind to step 25, in the files, a trainer crosses the transition again.
 	before := checkpoints[25]
 	w.ok("rewind", "default", "--to", before, "--yes")
 	has := w.modelOf(before, l)
 	restored, ids := w.trainedKeeping(50, 20)
 	slices.Sort(ids)
 	if want := everyID(backfillAll, has); !slices.Equal(ids, want) {
-		t.Errorf("after a rewind to step %s %d records came, and %d are not in the checkpoint", restored, len(ids), len(want))
+		t.Errorf("after the rewind the trainer restored step %s and got %d records, want the %d that are not in the checkpoint", restored, len(ids), len(want))
 	}
 
 	if l.lost {
@@ -273,7 +273,7 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		w.nothingLeft()
 		return
 	}
-	// A master that knows nothing restores on both sides of the transition.
+	// A master without state restores checkpoints from both sides of the transition.
 	for _, step := range []int64{25, 35} {
 		up.kill()
 		w.forget()
@@ -283,14 +283,14 @@ func (w *world) readsFilesAndGoesOn(l *liveSource) {
 		restored, ids := w.trainedKeeping(50, 20)
 		slices.Sort(ids)
 		if want := everyID(backfillAll, has); restored != fmt.Sprint(step) || !slices.Equal(ids, want) {
-			t.Fatalf("restored step %s on an empty master; %d records came, and %d are not in the checkpoint\n%s", restored, len(ids), len(want), up.err.String())
+			t.Fatalf("on a master without state the trainer restored step %s and got %d records; want step %d and the %d that are not in the checkpoint\n%s", restored, len(ids), step, len(want), up.err.String())
 		}
 	}
 	up.stop()
 	w.nothingLeft()
 }
 
-// checkpointsUpTo removes the checkpoints after a step, and gives the path of that step's.
+// checkpointsUpTo removes the checkpoints after a step, and returns the path of that step's checkpoint.
 func (w *world) checkpointsUpTo(step int64) (path string) {
 	w.t.Helper()
 	for _, c := range decoded[[]ckpt.View](w.t, w.ok("ckpt", "list", "ckpt", "-o", "json")) {
@@ -306,9 +306,9 @@ func (w *world) checkpointsUpTo(step int64) (path string) {
 	return path
 }
 
-// pushesAgain: a master loses what it knows, with its landing folder and without. A trainer
-// that restores a checkpoint of before the transition is told at once what is lost. With
-// on_loss: continue it reads the rest of the files, and what is pushed again.
+// pushesAgain: a master loses its state, first without its landing folder, then with it. A trainer that
+// restores a checkpoint from before the transition is told at once what is lost. With on_loss: continue
+// it reads the rest of the files, and the records that are pushed again.
 func (w *world) pushesAgain(l *liveSource, up *proc) *proc {
 	t := w.t
 	stops := l.part()
@@ -328,7 +328,7 @@ func (w *world) pushesAgain(l *liveSource, up *proc) *proc {
 		w.write("events.yaml", stops)
 		up = w.up("-f", "events.yaml", "--model", "replicated")
 		if r := w.modelTrainer(0, "newest", 20); r.code == 0 || !strings.Contains(r.err, c.says) || !strings.Contains(r.err, "on_loss: continue") || !strings.Contains(r.err, "pushed again") && !strings.Contains(r.err, "push the others again") {
-			t.Fatalf("a master has lost %s, and a trainer is told: exit %d\n%s", c.lost, r.code, r.err)
+			t.Fatalf("the master has lost %s, and the trainer ended with exit code %d and\n%s\nwant %q and what to do", c.lost, r.code, r.err, c.says)
 		}
 		w.write("events.yaml", goesOn)
 		w.ok("dataset", "apply", "-f", "events.yaml")
@@ -340,17 +340,17 @@ func (w *world) pushesAgain(l *liveSource, up *proc) *proc {
 		if err := <-pushed; err != nil {
 			t.Fatal(err)
 		}
-		has := func(id int) bool { return id < 2500 } // one trainer has read the files in their order
+		has := func(id int) bool { return id < 2500 } // one trainer has read the files in order, 25 steps of 100
 		slices.Sort(ids)
 		if want := everyID(backfillAll, has); restored != "25" || !slices.Equal(ids, want) {
-			t.Fatalf("a master has lost %s: restored step %s of %s; %d records came, and %d are not in the checkpoint\n%s", c.lost, restored, path, len(ids), len(want), up.err.String())
+			t.Fatalf("the master has lost %s: the trainer restored step %s of %s and got %d records; want step 25 and the %d that are not in the checkpoint\n%s", c.lost, restored, path, len(ids), len(want), up.err.String())
 		}
 	}
 	return up
 }
 
-// forget removes all that a master knows, but no pushed records: they lie in its state folder
-// too, or in a bucket.
+// forget removes the state of a master, but not the pushed records, which lie in its state folder or in
+// a bucket.
 func (w *world) forget() {
 	w.t.Helper()
 	all, err := os.ReadDir(w.state())
@@ -374,7 +374,7 @@ func (w *world) forget() {
 type pushedEvents struct {
 	w      *world
 	pusher *push.Pusher
-	place  map[int]audit.Range // by id
+	place  map[int]audit.Range // by id: where the record lies
 }
 
 func (e *pushedEvents) write(partition, before int, values [][]byte) error {

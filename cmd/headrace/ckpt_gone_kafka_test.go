@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// lostAt are ranges of the topic, offset by offset.
+// lostAt is a set of single offsets of the topic.
 type lostAt map[string]bool
 
 func at(partition int, offset int64) string {
@@ -33,21 +33,21 @@ func offsets(t *testing.T, g *view.Gone) lostAt {
 	for _, r := range g.Ranges {
 		no, err := strconv.Atoi(strings.TrimPrefix(r.Label, "events/"))
 		if err != nil || r.Dataset != "events" || r.Unit != "records" || r.Pass != 0 || r.Passes != 1 {
-			t.Errorf("%+v", r)
+			t.Errorf("the range that is gone is %+v", r)
 		}
 		for o := r.Start; o < r.End; o++ {
 			all[at(no, o)] = true
 		}
 	}
 	if g.More == 0 && int64(len(all)) != g.Units {
-		t.Errorf("%d units in all, and %d in the ranges", g.Units, len(all))
+		t.Errorf("%d units are gone in all, but the ranges have %d", g.Units, len(all))
 	}
 	return all
 }
 
-// On a real Kafka: each checkpoint shows the ranges that going back to it would need and
-// that the source has deleted (docs/CUTS.md). With on_loss: stop, going back is refused. With
-// continue exactly these ranges become excluded.
+// On a real Kafka: each checkpoint shows the deleted ranges that going back to it would need
+// (docs/CUTS.md). With on_loss: stop, going back is refused. With continue, exactly these ranges become
+// excluded.
 func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	w.write("events.yaml", string(text)+"guard: {every: 200ms}\n")
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	if _, ids := w.trained(23); len(ids) != 2300 {
-		t.Fatalf("%d records in 23 steps", len(ids))
+		t.Fatalf("%d records came in 23 steps, want 2300", len(ids))
 	}
 	saved := map[int64]ckpt.View{}
 	list := func() []ckpt.View { return decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")) }
@@ -76,7 +76,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		saved[c.Step] = c
 	}
 	_, low, _ := w.inModel(saved[20].Path)
-	for p, below := range low { // all that is in the newest, up to its first gap
+	for p, below := range low { // deletes the records of the newest checkpoint up to its first gap
 		if err := b.DeleteRecords(t.Context(), "events", p, below); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	}
 	lost := missing(10)
 	if len(lost) == 0 || len(missing(15)) == 0 {
-		t.Fatalf("nothing of what steps 10 and 15 need is below %v", low)
+		t.Fatalf("the deletion below %v takes no record that step 10 or step 15 needs, so this test shows nothing", low)
 	}
 
 	told := func(step int64) (c ckpt.View) {
@@ -105,12 +105,12 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	up.until("it is listed", func() bool { return maps.Equal(offsets(t, told(10).Gone), lost) })
 	for step, want := range map[int64]lostAt{10: lost, 15: missing(15), 20: {}} {
 		if c := told(step); !maps.Equal(offsets(t, c.Gone), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
-			t.Errorf("step %d: %+v", step, c)
+			t.Errorf("the checkpoint of step %d is listed as %+v, want the deleted ranges %v", step, c, want)
 		}
 	}
 	for _, args := range [][]string{{"ckpt", "list"}, {"ckpt", "list", "ckpt"}, {"ckpt", "show", saved[10].Path}} {
 		if out := w.ok(args...); !strings.Contains(out, "bound, not rewindable") || !strings.Contains(out, " of dataset events, ") || !strings.Contains(out, "it stops the dataset") {
-			t.Errorf("%v says\n%s", args, out)
+			t.Errorf("%v does not say that the checkpoint is not rewindable:\n%s", args, out)
 		}
 	}
 	dry := func() ckpt.Rewound {
@@ -128,16 +128,17 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if c := told(20); c.Ledger != "bound" {
-		t.Errorf("a rewind that was refused voided %+v", c)
+		t.Errorf("a refused rewind has changed a checkpoint: %+v", c)
 	}
 
-	// A trainer that restores by itself is not refused: on_loss decides when it reads. Until
-	// then it may train on other records, and save: the test still needs the old checkpoints.
+	// A trainer that restores by itself is not refused. When it reads a deleted record, on_loss decides.
+	// Until then it may train on other records and save, so it must keep the old checkpoints, which this
+	// test still needs.
 	if r := w.modelTrainer(0, "15", 20); r.code == 0 || !strings.Contains(r.err, "is lost at the source") || !strings.Contains(r.err, "on_loss: continue") {
-		t.Errorf("a trainer that restored step 15: %+v", r)
+		t.Errorf("a trainer that restored step 15 ended with %+v, want an error that says what is lost", r)
 	}
 	if !strings.Contains(up.err.String(), "the model went back to a checkpoint, and the source has deleted records after it") {
-		t.Errorf("the log does not say it:\n%s", up.err)
+		t.Errorf("the log does not say that the source has deleted records after the checkpoint:\n%s", up.err)
 	}
 
 	w.write("events.yaml", string(text)+"guard: {every: 200ms}\non_loss: continue\n")
@@ -184,14 +185,14 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		}
 	}
 	if restored != "10" || !slices.Equal(ids, want) {
-		t.Errorf("restored step %s; %d records came, %d were to come\n%s", restored, len(ids), len(want), up.err)
+		t.Errorf("the trainer restored step %s and got %d records, want step 10 and %d\n%s", restored, len(ids), len(want), up.err)
 	}
 
-	// Everything is settled, and then the topic is deleted. Going back still needs its records.
+	// Everything is settled, then the topic is deleted. Going back would still need its records.
 	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
 		t.Fatal(err)
 	}
-	oldest := list()[2] // of three that are kept
+	oldest := list()[2] // three are kept, newest first
 	up.until("a topic that is deleted is told", func() bool { return !*told(oldest.Step).Rewindable })
 	if c := told(oldest.Step); !c.Gone.Ranges[0].Whole {
 		t.Errorf("%+v", c)
@@ -203,8 +204,8 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A bit_exact dataset deals out blocks. The part of them that Kafka has deleted is named in
-// Kafka's offsets, and the dataset cannot go on without it.
+// A bit_exact dataset deals out blocks. Deleted records are named by Kafka's offsets, and the dataset
+// cannot go on without them.
 func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -222,7 +223,7 @@ func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := regexp.MustCompile(`(?m)^ *group:.*\n`).ReplaceAllString(string(text), "") // no offset of a partition says what is done
+	spec := regexp.MustCompile(`(?m)^ *group:.*\n`).ReplaceAllString(string(text), "") // progress in blocks is no offset that a group could keep
 	w.write("events.yaml", spec+"guard: {every: 200ms}\nshuffle: {seed: 7, block: 64}\nbit_exact: {virtual_ranks: 4}\n")
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	up.until("all is listed", func() bool {

@@ -19,15 +19,15 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// trained runs a trainer to its end, or to the step after which it is killed, and
-// gives the ids that it stepped.
+// trained runs a trainer to its end, or to the step after which it is killed. It returns the ids that
+// the trainer stepped.
 func (w *world) trained(stop int) (restored string, ids []int) {
 	w.t.Helper()
 	return w.trainedKeeping(stop, 3)
 }
 
-// inModel says by audit which offsets of each partition are in a checkpoint's
-// model: how many, and up to where without a gap.
+// inModel asks the audit which offsets are in a checkpoint's model. low has, by partition, the first
+// offset that is not.
 func (w *world) inModel(path string) (units int64, low map[int]int64, has func(partition int, offset int64) bool) {
 	w.t.Helper()
 	v := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json"))
@@ -52,9 +52,9 @@ func (w *world) inModel(path string) (units int64, low map[int]int64, has func(p
 	}
 }
 
-// counted checks the count of records in a checkpoint, and their oldest and newest time,
-// against the ids from 0 to n-1 that are in its model. Record id lies in partition
-// id % partitions at offset id / partitions, and events gave it its time.
+// counted compares a checkpoint's count of records, and their oldest and newest time, with the ids from
+// 0 to n-1 that are in its model. Record id is in partition id % partitions at offset id / partitions,
+// with the time that events gave it.
 func (w *world) counted(path string, n, partitions int) {
 	w.t.Helper()
 	r := decoded[ckpt.Audit](w.t, w.ok("audit", path, "-o", "json")).Datasets[0].Records
@@ -67,11 +67,11 @@ func (w *world) counted(path string, n, partitions int) {
 	}
 	if len(ids) == 0 || r.Rows != int64(len(ids)) || r.Untold != 0 || r.Oldest == nil ||
 		r.Oldest.UnixMilli() != int64(1_700_000_000_000+ids[0]) || r.Newest.UnixMilli() != int64(1_700_000_000_000+ids[len(ids)-1]) {
-		w.t.Errorf("%s says that its records are %s; they are %d, the ids from %d to %d", path, r.Sentence(), len(ids), ids[0], ids[len(ids)-1])
+		w.t.Errorf("%s says that its records are %s, want %d, the ids from %d to %d", path, r.Sentence(), len(ids), ids[0], ids[len(ids)-1])
 	}
 }
 
-// committed is what the broker was told.
+// committed returns the offsets that the broker was told, by partition.
 func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64 {
 	t.Helper()
 	client, done := b.Client()
@@ -91,9 +91,9 @@ func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64
 	return out
 }
 
-// On a real Kafka: the broker is told what is in the newest bound checkpoint, and
-// no more; a rewind moves that back before it is answered; and a checkpoint
-// restores on a master that knows nothing, though the topic has grown.
+// On a real Kafka: the broker is told the progress of the newest bound checkpoint, and no more. A rewind
+// moves it back before the rewind is answered. A checkpoint restores on a master without state, although
+// the topic has grown.
 func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -129,11 +129,11 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	}
 
 	if _, ids := w.trained(23); len(ids) != 2300 {
-		t.Fatalf("%d records in 23 steps", len(ids))
+		t.Fatalf("%d records came in 23 steps, want 2300", len(ids))
 	}
 	ckpts := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
 	if len(ckpts) != 3 || ckpts[0].Step != 20 || ckpts[2].Step != 10 || ckpts[2].Ledger != "bound" {
-		t.Fatalf("%+v", ckpts)
+		t.Fatalf("the checkpoints are %+v, want the bound ones of the steps 20, 15 and 10", ckpts)
 	}
 	for _, c := range ckpts {
 		w.counted(c.Path, n, partitions)
@@ -152,26 +152,26 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	}
 	units, low, has := w.inModel(ckpts[2].Path)
 	if units != 1000 || len(low) == 0 {
-		t.Errorf("%d records in the model at step 10; low marks %v", units, low)
+		t.Errorf("%d records are in the model at step 10, want 1000; the low marks are %v", units, low)
 	}
 	for _, p := range slices.Sorted(maps.Keys(low)) {
 		for _, offset := range []int64{low[p] - 1, low[p]} {
 			r := w.run("audit", ckpts[2].Path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
 			v := decoded[ckpt.Containing](t, r.out)
 			if v.In != has(p, offset) || v.In != (r.code == exitOK) || v.Found[0].Label != fmt.Sprintf("events/%d", p) {
-				t.Errorf("events/%d/%d: exit %d, %+v", p, offset, r.code, v)
+				t.Errorf("the audit says of events/%d/%d %+v with exit code %d, want in the model: %v", p, offset, v, r.code, has(p, offset))
 			}
 		}
 	}
 
-	up.kill() // and everything that it knew
+	up.kill() // then its state folder is removed
 	if err := os.RemoveAll(w.path("state")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(w.socket()); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range ckpts[:2] { // the ledger that had voided them is gone
+	for _, c := range ckpts[:2] { // the rewind voided them, but the new master does not know that
 		w.ok("ckpt", "rm", filepath.Dir(c.Path), "--offline", "--yes", "--keep", "1", "--dry-run")
 		if err := os.RemoveAll(filepath.Dir(c.Path)); err != nil {
 			t.Fatal(err)
@@ -185,11 +185,11 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	restored, ids := w.trained(0)
 	slices.Sort(ids)
 	if want := all(n+more, has); restored != "10" || !slices.Equal(ids, want) {
-		t.Errorf("restored step %s; %d records came, %d are not in the checkpoint\n%s", restored, len(ids), len(want), up.err)
+		t.Errorf("the trainer restored step %s and got %d records; want step 10 and the %d that are not in the checkpoint\n%s", restored, len(ids), len(want), up.err)
 	}
 	newest := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))[0]
 	if newest.Step <= 10 {
-		t.Errorf("%+v", newest)
+		t.Errorf("the newest checkpoint is %+v, want one of a step above 10", newest)
 	}
 	w.counted(newest.Path, n+more, partitions)
 	up.stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/ckpt/ckpttest"
 )
 
-// saved writes a checkpoint of clicks below ckpt, settled up to low, and returns its folder.
+// saved writes a checkpoint of clicks, settled up to low, in the folder ckpt. It returns the checkpoint's folder.
 func (w *world) saved(step int64, epoch uint32, low int64, change func(*manifest.Manifest)) string {
 	w.t.Helper()
 	return ckpttest.Save(w.t, w.dir, step, epoch, low, change)
@@ -20,7 +20,7 @@ func (w *world) saved(step int64, epoch uint32, low int64, change func(*manifest
 
 func same(m *manifest.Manifest) { ckpttest.Unchanged(m) }
 
-// anywhere takes what is particular to a machine or a moment out of a text.
+// anywhere replaces the world's folder in a text by DIR, so that the text is the same on every machine.
 func (w *world) anywhere(text string) string { return strings.ReplaceAll(text, w.dir, "DIR") }
 
 func TestCheckpointsOfAFolderAreListedNewestFirst(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRemovingKeepsWhatARestoreMayNeed(t *testing.T) {
 		for i, f := range folders {
 			_, err := os.Stat(f)
 			if is := err == nil; is != strings.Contains(fmt.Sprint(want), fmt.Sprint(i)) {
-				t.Errorf("checkpoint %d is there: %v; want %v", i, is, want)
+				t.Errorf("checkpoint %d is there: %v; want only the checkpoints %v", i, is, want)
 			}
 		}
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// badMessages are records of a topic, of which some are bad: values in the order in which
-// they are written, and the bad ones.
+// badMessages returns the values of n records of a topic in their order, and the set of the bad ones.
 func badMessages(n int) (values [][]byte, bad map[string]bool, sum, good int) {
 	bad = map[string]bool{}
 	for i := range n {
@@ -29,8 +28,8 @@ func badMessages(n int) (values [][]byte, bad map[string]bool, sum, good int) {
 	return values, bad, sum, good
 }
 
-// lettersGoToATopic trains on the topic clicks and finds the dead letters in clicks-bad.
-// part says where a topic is.
+// lettersGoToATopic trains on the topic clicks and finds the dead letters in the topic clicks-bad. part
+// returns the part of a spec that names a topic.
 func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[string]bool, sum, good int) {
 	t.Helper()
 	w := newWorld(t)
@@ -39,7 +38,7 @@ func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[str
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	rows, got := read(t, r.out)
 	if r.code != exitOK || int(rows) != good || int(got) != sum {
-		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+		t.Fatalf("the trainer got %d rows with the sum %d, want %d with %d: %+v", rows, got, good, sum, r)
 	}
 	up := w.up()
 	up.until("all dead letters are written", func() bool {
@@ -52,19 +51,19 @@ func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[str
 	ids, without := map[string]bool{}, maps.Clone(bad)
 	for _, row := range decoded[[]map[string]any](t, w.ok("peek", "letters", "-n", "1000", "-o", "json")) {
 		value, err := base64.StdEncoding.DecodeString(fmt.Sprint(row["value"]))
-		// A letter may be there twice, with one id: the first master may have ended after it had
-		// written the letter, and before it had noted that.
+		// A letter may be there twice with the same id: the first master may have ended after it had
+		// written the letter and before it had noted that.
 		if err != nil || row["column"] != "number" || !bad[string(value)] {
-			t.Errorf("%v has the value %q, %v", row, value, err)
+			t.Errorf("the letter %v has the value %q (%v), want that of a bad record", row, value, err)
 		}
 		ids[fmt.Sprint(row["id"])] = true
 		delete(without, string(value))
 	}
 	if len(without) > 0 || len(ids) != len(bad) {
-		t.Errorf("%d letters, and none of %v", len(ids), without)
+		t.Errorf("%d letters were written, but none of the bad records %v", len(ids), without)
 	}
 	w.write("missing.yaml", "name: missing\n"+part("clicks")+"\ndead_letter: {topic: 'a topic'}\ndecode: {format: lines, on_error: skip}\n")
 	if r := w.run("check", "-f", "missing.yaml"); r.code == exitOK || !strings.Contains(r.err, "dead_letter.topic: \"a topic\": is no name of a topic") {
-		t.Errorf("a topic of no valid name: %+v", r)
+		t.Errorf("a dead_letter topic with an invalid name got %+v", r)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// Bad records of a topic are left out, and their dead letters are in another topic of the
-// same brokers, each with the record's key and bytes.
+// Bad records of a topic are left out. Their dead letters are in another topic of the same brokers, each
+// with the record's key and bytes.
 func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 	client, done := b.Client()
 	defer done()
 	const n = 3000
-	bad, sum, good := map[string]string{}, 0, 0 // by key
+	bad, sum, good := map[string]string{}, 0, 0 // bad: values by key
 	for p := range 2 {
 		var records []kafkago.Record
 		for i := p; i < n; i += 2 {
@@ -56,7 +56,7 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	rows, got := read(t, r.out)
 	if r.code != exitOK || int(rows) != good || int(got) != sum {
-		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
+		t.Fatalf("the trainer got %d rows with the sum %d, want %d with %d: %+v", rows, got, good, sum, r)
 	}
 	up := w.up()
 	up.until("all dead letters are written", func() bool {
@@ -80,21 +80,21 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 			}
 			l, err := deadletter.Decode(m.Value)
 			if err != nil || string(m.Key) != l.ID || l.Column != "number" || l.Name == "" {
-				t.Fatalf("%+v, %v", l, err)
+				t.Fatalf("the letter is %+v (%v)", l, err)
 			}
 			if text, ok := bad[string(l.Key)]; !ok || text != string(l.Value) {
-				t.Fatalf("key %q: %q, want %q", l.Key, l.Value, text)
+				t.Fatalf("the letter of the key %q has the value %q, want %q", l.Key, l.Value, text)
 			}
-			// A letter may be there twice, with one id: the first master may have ended after it had
-			// written the letter, and before it had noted that.
+			// A letter may be there twice with the same id: the first master may have ended after it
+			// had written the letter and before it had noted that.
 			ids[l.ID] = true
 			delete(without, string(l.Key))
 		}
 	}
 	if len(without) > 0 || len(ids) != len(bad) {
-		t.Errorf("%d letters of %d bad records, and none of %v", len(ids), len(bad), without)
+		t.Errorf("%d letters of %d bad records were written, but none of %v", len(ids), len(bad), without)
 	}
 	if r := w.run("deadletter", "list", "clicks"); r.code == exitOK {
-		t.Errorf("a topic was listed: %+v", r)
+		t.Errorf("`deadletter list` of a topic got %+v, want a refusal", r)
 	}
 }

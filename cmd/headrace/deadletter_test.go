@@ -12,8 +12,8 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// badClicks writes an input in which some records are bad, and says the sum of the good
-// ones. Every tenth of the first file is bad from record 5 on.
+// badClicks writes an input of n records. Every tenth record is bad, from record 5 on. It returns the sum
+// and the number of the good records, and the bad ones by offset.
 func (w *world) badClicks(n int) (sum, good int, bad map[int]string) {
 	var b strings.Builder
 	bad = map[int]string{}
@@ -34,8 +34,8 @@ func (w *world) badClicks(n int) (sum, good int, bad map[int]string) {
 
 const skipSpec = "  on_error: skip\n"
 
-// Bad records are left out, each good one is in the model once, the dead letters are in
-// the folder with their bytes, and status, describe and the list agree with them.
+// Bad records are left out, and each good one is in the model once. The folder has the dead letters with
+// their bytes. status, describe and the list agree with them.
 func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 	for _, tc := range []struct{ name, more string }{{"any", ""}, {"strict", "order: strict\n"}, {"shuffled", "shuffle: {seed: 3, block: 1KiB}\n"}} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -51,10 +51,10 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 			w.up()
 			v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 			if v.State != "done" || v.Bad == nil || v.Bad.Records != uint64(len(bad)) || v.Bad.Columns["number"] != uint64(len(bad)) || v.Bad.Unwritten != 0 {
-				t.Errorf("%+v, bad %+v", v, v.Bad)
+				t.Errorf("the status is %+v with the bad records %+v, want done and %d bad in column number", v, v.Bad, len(bad))
 			}
 			if v.Counts.Acked+v.Counts.Excluded != v.Counts.Listed {
-				t.Errorf("%+v", v.Counts)
+				t.Errorf("the counts are %+v, want all listed units acked or excluded", v.Counts)
 			}
 			text, err := os.ReadFile(at + "/clicks.jsonl")
 			if err != nil {
@@ -62,29 +62,29 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 			without := maps.Clone(bad)
-			for _, line := range lines { // one may be there twice: the first master ended in between
+			for _, line := range lines { // one may be there twice, if the first master ended before it had noted the letter
 				l, err := deadletter.Decode([]byte(line))
 				if err != nil {
 					t.Fatal(err)
 				}
 				want, is := bad[int(l.Offset)]
 				if !is || string(l.Value) != want || !l.Whole() || l.Column != "number" || l.Kind != "decode" || l.Name != "a.tsv" {
-					t.Fatalf("%q is a letter of %+v, want %q", l.Value, l, want)
+					t.Fatalf("the letter %+v has the value %q, want %q", l, l.Value, want)
 				}
 				delete(without, int(l.Offset))
 			}
 			if len(without) > 0 {
-				t.Errorf("no letter of %v", without)
+				t.Errorf("these bad records have no letter: %v", without)
 			}
 			list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
 			if len(list) != len(bad) {
-				t.Errorf("%d are listed, %d records are bad", len(list), len(bad))
+				t.Errorf("%d letters are listed, but %d records are bad", len(list), len(bad))
 			}
 			if out := w.ok("deadletter", "show", "clicks", list[3].ID); !strings.Contains(out, "no-number") || !strings.Contains(out, "column    number") {
 				t.Error(out)
 			}
 			if out := w.ok("deadletter", "show", "clicks", list[3].ID, "--raw"); out != string(list[3].Value) {
-				t.Errorf("%q", out)
+				t.Errorf("show --raw printed %q, want the bytes of the record, %q", out, list[3].Value)
 			}
 			if out := w.ok("dataset", "describe", "clicks"); !strings.Contains(out, "column number 200") || !strings.Contains(out, "bad_record: ") {
 				t.Error(out)
@@ -93,7 +93,7 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 	}
 }
 
-// A record over max_record is left out too, where it is known where the next one begins.
+// A record over max_record is left out too, if it is known where the next record begins.
 func TestARecordOverTheLimitIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	var b strings.Builder
@@ -126,17 +126,17 @@ func TestARecordOverTheLimitIsLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bad[l.Offset] == 0 || int(l.Size) != bad[l.Offset] || len(l.Value) != bad[l.Offset] || !strings.Contains(l.Reason, "longer than max_record") {
-			t.Errorf("offset %d, %d bytes: %s", l.Offset, l.Size, l.Reason)
+			t.Errorf("the letter of offset %d has %d bytes and the reason %s, want a record that is too long", l.Offset, l.Size, l.Reason)
 		}
 		delete(bad, l.Offset)
 	}
 	if len(bad) > 0 {
-		t.Errorf("no letter of %v", bad)
+		t.Errorf("these bad records have no letter: %v", bad)
 	}
 }
 
-// The dataset stops at max_bad, and says which column, how many and where; with a higher
-// limit it goes on, and nothing is lost or repeated.
+// The dataset stops at max_bad, and says which column, how many records and where. With a higher limit it
+// goes on, and nothing is lost or repeated.
 func TestTooManyBadRecordsStopTheDataset(t *testing.T) {
 	w := newWorld(t)
 	_, good, bad := w.badClicks(300)
@@ -160,12 +160,12 @@ func TestTooManyBadRecordsStopTheDataset(t *testing.T) {
 	w.write("clicks.yaml", spec+"max_bad: 50%\n")
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	if r.code != exitOK || !strings.Contains(r.err, "it is resumed (its spec has changed, max_bad") {
-		t.Fatalf("with a higher limit: %+v", r)
+		t.Fatalf("with a higher limit the run ended with %+v", r)
 	}
 	w.up()
 	v = decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 	if v.State != "done" || v.Bad.Records != uint64(len(bad)) || v.Counts.Acked+v.Counts.Excluded != v.Counts.Listed || int(v.Records.Rows) != good {
-		t.Errorf("%+v, records %+v, bad %+v", v, v.Records, v.Bad)
+		t.Errorf("the status is %+v, records %+v, bad %+v", v, v.Records, v.Bad)
 	}
 	if list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json")); len(list) != len(bad) {
 		t.Errorf("%d dead letters, want %d", len(list), len(bad))
@@ -191,11 +191,11 @@ func TestDeadLettersAreReplayedIntoALandingDataset(t *testing.T) {
 		t.Error(out)
 	}
 	if v := decoded[view.Status](t, w.ok("dataset", "status", "mended", "-o", "json")); int(v.Counts.Listed) != len(bad) {
-		t.Errorf("%+v, want %d records", v, len(bad))
+		t.Errorf("the replayed dataset is %+v, want %d records", v, len(bad))
 	}
 }
 
-// letter puts a dead letter into the folder that holds those of a dataset by default.
+// letter puts a dead letter into the default folder of a dataset's dead letters.
 func (w *world) letter(l deadletter.Letter) {
 	w.t.Helper()
 	l.Fill(1_700_000_000_000)
@@ -208,8 +208,8 @@ func (w *world) letter(l deadletter.Letter) {
 	}
 }
 
-// A record may end with the byte of a line break: the Avro long 5 is 0x0A. Replay pushes
-// all bytes.
+// A record may end with the byte of a line break, as the Avro long 5, which is 0x0A. Replay must push all
+// its bytes.
 func TestReplayTakesNothingAwayFromARecord(t *testing.T) {
 	w := newWorld(t)
 	w.badClicks(10)
@@ -232,9 +232,8 @@ func TestReplayTakesNothingAwayFromARecord(t *testing.T) {
 	}
 }
 
-// A row of a Parquet file has no bytes of its own. Its letter has it as JSON, and replay pushes
-// that. Replay refuses a letter that keeps nothing of its row: an empty record in its place
-// would be invented.
+// A row of a Parquet file has no bytes of its own. Its letter has the row as JSON, and replay pushes that.
+// Replay refuses a letter that has nothing of its row, because an empty record would be an invented one.
 func TestRowsOfParquetFilesAreReplayedAsJSON(t *testing.T) {
 	w := newWorld(t)
 	b, err := os.ReadFile("../../internal/parquet/testdata/nulls/pages.parquet")
@@ -266,7 +265,7 @@ decode:
 	w.ok("dataset", "apply", "-f", "mended.yaml")
 	list := decoded[[]deadletter.Letter](t, w.ok("deadletter", "list", "clicks", "-o", "json"))
 	if l := list[0]; len(list) != 33 || string(l.Value) != `{"x":null,"id":102}` || !l.Whole() || l.Form != deadletter.FormJSON || l.Offset != 102 {
-		t.Fatalf("%d letters, the first is %+v", len(list), l)
+		t.Fatalf("there are %d letters, and the first one is %+v", len(list), l)
 	}
 	if out := w.ok("deadletter", "show", "clicks", list[0].ID); !strings.Contains(out, "19 bytes, the row as JSON: it has no bytes of its own") {
 		t.Error(out)

@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// silence freezes the broker of two datasets, one with an end and one without. For both,
-// status, describe and top say since when it does not answer. After the thaw they no longer
-// say so. part is the source's part of a spec, up to its end.
+// silence freezes the broker of two datasets, one with an end and one without. For both, status, describe
+// and top say since when the broker does not answer. After the thaw they say so no more. part is the
+// source's part of a spec, without its closing brace.
 func (w *world) silence(part string, freeze, thaw func() error) {
 	t := w.t
 	t.Helper()
@@ -52,7 +52,7 @@ func (w *world) silence(part string, freeze, thaw func() error) {
 	up.stop()
 }
 
-// breakable is a broker that a test may freeze and kill.
+// breakable is a broker that a test can freeze and kill.
 type breakable interface {
 	Freeze() error
 	Thaw() error
@@ -60,11 +60,11 @@ type breakable interface {
 	Start(context.Context) error
 }
 
-// outlives freezes a broker for longer than an agent tries to read a lease (30 s), while a
-// trainer reads. status and top say since when it does not answer. Later it kills the broker
-// while the reader waits for its answer. The trainer gets each record once. part is the source's
-// part of a live dataset's spec, up to its end. add appends 64 batches of records, numbered from
-// first on, and returns how many of the source's units they take.
+// outlives freezes a broker while a trainer reads, for longer than an agent tries to read a lease (30 s).
+// status and top say since when the broker does not answer. Later outlives kills the broker while a
+// reader waits for its answer. The trainer gets each record once. part is the source's part of a live
+// dataset's spec, without its closing brace. add appends 64 batches of records, numbered from first on,
+// and returns how many of the source's units they take.
 func (w *world) outlives(part string, b breakable, add func(first int) (units int64)) {
 	t := w.t
 	t.Helper()
@@ -84,7 +84,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 		t.Helper()
 		trainer.until(when, func() bool { return status().Counts.Acked == units })
 		if c := status().Counts; c.Listed != units || c.Acked != units {
-			t.Errorf("%s: %+v, want %d", when, c, units)
+			t.Errorf("when %s, the counts are %+v, want %d units listed and acked", when, c, units)
 		}
 	}
 	reads("what is there is read")
@@ -95,7 +95,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 	const says = "the source does not answer since "
 	for _, args := range [][]string{{"status", "clicks"}, {"top", "--once"}} {
 		if out := w.ok(args...); !strings.Contains(out, says) {
-			t.Errorf("%v does not say it:\n%s", args, out)
+			t.Errorf("%v does not say since when the source does not answer:\n%s", args, out)
 		}
 	}
 	if err := b.Thaw(); err != nil {
@@ -105,7 +105,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 	reads("what came after the freeze is read")
 	trainer.until("the source answers", func() bool { return status().Silence == nil })
 	if s := status(); s.State != "running" {
-		t.Errorf("%+v", s)
+		t.Errorf("after the freeze the dataset is %+v, want running", s)
 	}
 	if err := errors.Join(b.Kill(), b.Start(t.Context())); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 	w.nothingLeft()
 }
 
-// numbered returns n records of clicksSpec, with numbers from first on.
+// numbered returns n records of clicksSpec with the numbers [first, first+n).
 func numbered(first, n int) (values [][]byte) {
 	for i := range n {
 		values = append(values, fmt.Appendf(nil, "0\t%d\tu", first+i))

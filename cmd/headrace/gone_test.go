@@ -10,8 +10,8 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// A file that is deleted after it was listed: with on_loss: continue all of it is
-// excluded and the other files are read once; without, the dataset stops.
+// A file is deleted after it was listed. With on_loss: continue the whole file is excluded, and the other
+// files are read once. With on_loss: stop the dataset stops.
 func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 	for _, onLoss := range []string{"stop", "continue"} {
 		t.Run(onLoss, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 			r := w.run("run", "--max-restarts", "0", "--", w.self(""))
 			v := status()
 			if rows, sum := read(t, r.out); r.code != exitOK || rows != n || sum != n*(n-1)/2 {
-				t.Errorf("rows %d sum %d: %+v", rows, sum, r)
+				t.Errorf("the trainer got %d rows with the sum %d: %+v", rows, sum, r)
 			}
 			if v.State != "done" || len(v.Excluded) != 1 || v.Excluded[0].Segment != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != int64(len(gone)) || v.Counts.Excluded != int64(len(gone)) {
 				t.Errorf("%+v", v)
@@ -56,15 +56,15 @@ func TestAFileThatIsGoneStopsTheDatasetOrIsExcluded(t *testing.T) {
 	}
 }
 
-// In one lease, a block in which no record begins lies before a block that is gone. The dataset
-// still ends: what was read before the loss is settled, with the empty block.
+// In one lease, a block in which no record begins lies before a block that is gone. The dataset must
+// still end: everything before the loss is settled, the empty block too.
 func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T) {
 	w := newWorld(t)
 	const n = 300
 	w.clicks(n)
 	gone := strings.Repeat("1\t1000000\tuser\n", 50)
 	w.write("data/b.tsv", gone)
-	w.write("clicks.yaml", clicksSpec+"on_loss: continue\nshuffle: {seed: 1, block: 8}\n") // records are longer
+	w.write("clicks.yaml", clicksSpec+"on_loss: continue\nshuffle: {seed: 1, block: 8}\n") // records are longer than a block
 	up := w.up("-f", "clicks.yaml")
 	status := func() view.Status {
 		return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
@@ -84,9 +84,9 @@ func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T
 
 var changedRange = regexp.MustCompile(`b\.tsv changed after it was planned .* range \[\d+, \d+\)`)
 
-// Guarantee 7: "A file that changed or shrank after it was planned [...] stop the
-// dataset with an error that names the place and the exact range", whatever on_loss
-// says: the present content is not what was planned.
+// Guarantee 7: "A file that changed or shrank after it was planned [...] stop the dataset with an error
+// that names the place and the exact range". on_loss does not matter, because the file's records are not
+// the planned ones any more.
 func TestAFileThatChangedStopsTheDatasetWhateverOnLossSays(t *testing.T) {
 	for _, onLoss := range []string{"stop", "continue"} {
 		t.Run(onLoss, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// dated produces n records of about a KiB with ids from first on, all of one time.
+// dated produces n records of about 1 KiB with ids from first on. All have the same time.
 func dated(t *testing.T, b *testbroker.Broker, topic string, first, n int, when time.Time) {
 	t.Helper()
 	for id := first; id < first+n; id += 200 {
@@ -32,7 +32,7 @@ func dated(t *testing.T, b *testbroker.Broker, topic string, first, n int, when 
 	}
 }
 
-// logBegins is where a partition's log begins.
+// logBegins returns the offset at which partition 0's log begins.
 func logBegins(t *testing.T, b *testbroker.Broker, topic string) int64 {
 	t.Helper()
 	client, done := b.Client()
@@ -60,9 +60,9 @@ func keeps(t *testing.T, b *testbroker.Broker, topic string, keep time.Duration)
 	}
 }
 
-// Nobody reads, and Kafka is about to delete records. The guard says so before, in the log,
-// in status, in top and as a metric, and never promises more time than there is. The deleted
-// records are then excluded, although no reader has asked for them.
+// Nobody reads, and Kafka will soon delete records. The guard says so before it happens: in the log, in
+// status, in top and as a metric. It never promises more time than there is. The deleted records are
+// excluded when a trainer begins to read.
 func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{DeletesEvery: 500 * time.Millisecond})
 	if err != nil {
@@ -72,7 +72,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	const (
 		n    = 3000
 		keep = time.Hour
-		in   = 20 * time.Minute // the first 2000 are too old then
+		in   = 20 * time.Minute // after this time the first 2000 are too old
 	)
 	if err := b.CreateTopic(t.Context(), "events", 1, map[string]string{"retention.ms": fmt.Sprint(keep.Milliseconds()), "segment.bytes": "1048576"}); err != nil {
 		t.Fatal(err)
@@ -96,16 +96,16 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	if r := v.Retention; r == nil || !r.Warn || r.By != "age" || r.Never || r.Records != 0 {
 		t.Fatalf("status says %+v", r)
 	}
-	// It stays until tooOld at least; the finding is at most some rounds old.
+	// The records stay until tooOld at least. What the guard says is at most some rounds old.
 	if promised := asked.Add(time.Duration(v.Retention.Seconds * float64(time.Second))); promised.After(tooOld.Add(time.Second)) {
-		t.Errorf("it is promised until %v, and was safe until %v", promised, tooOld)
+		t.Errorf("the guard promises the records until %v, but they are safe only until %v", promised, tooOld)
 	}
 	if p := v.Partition[0].Retention; p == nil || p.By != "age" {
-		t.Errorf("the partition's is %+v", p)
+		t.Errorf("the partition's retention is %+v, want by age", p)
 	}
 	for _, args := range [][]string{{"top", "--once"}, {"dataset", "status", "events"}} {
 		if out := w.ok(args...); !regexp.MustCompile(`KEPT FOR[\s\S]*\d[ms] !`).MatchString(out) {
-			t.Errorf("%v says\n%s", args, out)
+			t.Errorf("%v does not warn how long records are kept:\n%s", args, out)
 		}
 	}
 	page := w.fetch("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/metrics")
@@ -114,33 +114,33 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 		t.Fatal(page)
 	}
 	if s, err := strconv.ParseFloat(m[1], 64); err != nil || s > in.Seconds() {
-		t.Errorf("the metric is %s", m[0])
+		t.Errorf("the metric is %s, want at most %v s", m[0], in.Seconds())
 	}
 	if !regexp.MustCompile(`(?m)^headrace_retention_warning\{dataset="events",\S+\} 1$`).MatchString(page) || !strings.Contains(page, "headrace_retention_distance_records") {
-		t.Error("the other metrics are not there")
+		t.Errorf("the metrics have no warning, or no distance in records:\n%s", page)
 	}
 
-	// So that nobody waits, Kafka keeps less from now on: the first 2000 are too old at once.
+	// To save time, Kafka now keeps records for less time, so the first 2000 are too old at once.
 	begins := logBegins(t, b, "events")
 	if begins > 0 {
-		t.Fatalf("Kafka has deleted up to %d before the records were too old", begins)
+		t.Fatalf("Kafka has deleted records up to %d before they were too old", begins)
 	}
 	keeps(t, b, "events", keep-in-time.Minute)
 	up.until("Kafka deletes", func() bool { begins = logBegins(t, b, "events"); return begins > 0 })
-	// Nobody has begun to read: a checkpoint may be brought that has it.
+	// Nobody has begun to read, so a checkpoint that has these records may still be restored.
 	if v = decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")); v.Counts.Excluded != 0 {
-		t.Errorf("%+v", v)
+		t.Errorf("nobody has begun to read, but records are excluded: %+v", v)
 	}
 	if r := w.pythonTrainer("a", 0).wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
-		t.Fatalf("the trainer: %+v\n%s", r, up.err)
+		t.Fatalf("the trainer ended with %+v\n%s", r, up.err)
 	}
 	ids, total := w.seen()
 	if total != len(ids) || int64(total) != n-begins || ids[int(begins)] != 1 || ids[n-1] != 1 {
-		t.Errorf("%d records in the model, %d different ones, Kafka's log began at %d", total, len(ids), begins)
+		t.Errorf("%d records are in the model, %d of them different; want each once from %d on, where Kafka's log begins", total, len(ids), begins)
 	}
 	v = decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json"))
 	if len(v.Excluded) != 1 || v.Excluded[0].Start != 0 || v.Excluded[0].End != begins || v.Counts.Excluded != begins {
-		t.Errorf("Kafka's log begins at %d, excluded is %+v", begins, v.Excluded)
+		t.Errorf("excluded are %+v, want [0, %d), because Kafka's log begins there", v.Excluded, begins)
 	}
 	up.until("a dataset that is done is not guarded", func() bool {
 		return decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Retention == nil

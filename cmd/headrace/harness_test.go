@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func buildAndRun(m *testing.M) int {
 	flag.Parse()
-	if signal.Ignored(os.Interrupt) { // in the background of a shell: our child processes would ignore it too
+	if signal.Ignored(os.Interrupt) { // as for a shell's background job: the processes that the tests start would inherit this
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	dir, err := os.MkdirTemp("", "hr")
@@ -52,8 +52,8 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// world is one user's machine: folders and environment. Its paths are short,
-// because sockets lie in it.
+// world is the machine of one user: the folders and the environment. Its paths are short,
+// because a socket's path may not be long, and the sockets are in these folders.
 type world struct {
 	t   *testing.T
 	dir string
@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.path("home"), "XDG_STATE_HOME=" + w.path("state"), "XDG_RUNTIME_DIR=" + w.path("run"),
-		"HEADRACE_SESSION_TTL=20s"} // on a busy machine a start, or a write to the disk, may take longer than the default
+		"HEADRACE_SESSION_TTL=20s"} // longer than the default: on a busy machine a start or a write to the disk may take that long
 	return w
 }
 
@@ -94,7 +94,7 @@ func (w *world) write(name, text string) string {
 	return path
 }
 
-// clicks writes a small input and its spec: n records.
+// clicks writes a small input of n records, and its spec.
 func (w *world) clicks(n int) {
 	var b strings.Builder
 	for i := range n {
@@ -119,7 +119,7 @@ type result struct {
 	out, err string
 }
 
-// long is more than anything takes on a busy machine.
+// long is a deadline: nothing here takes as long, not even on a busy machine.
 const long = 2 * time.Minute
 
 func (w *world) run(args ...string) result {
@@ -128,12 +128,12 @@ func (w *world) run(args ...string) result {
 	return p.wait()
 }
 
-// ok is run for what must succeed.
+// ok runs the binary, fails the test unless it exits with 0, and returns its output.
 func (w *world) ok(args ...string) string {
 	w.t.Helper()
 	r := w.run(args...)
 	if r.code != 0 {
-		w.t.Fatalf("headrace %s: exit %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+		w.t.Fatalf("headrace %s: exit code %d, want 0\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
 	}
 	return r.out
 }
@@ -195,7 +195,7 @@ func (p *proc) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
 	if r := p.wait(); r.code != 0 {
-		p.t.Fatalf("%v: exit %d after SIGTERM\n%s%s", p.cmd.Args, r.code, r.out, r.err)
+		p.t.Fatalf("%v: exit code %d after SIGTERM, want 0\n%s%s", p.cmd.Args, r.code, r.out, r.err)
 	}
 }
 
@@ -217,8 +217,9 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// until polls a condition about p with a deadline. It pauses longer if asking takes long, as a
-// command of the binary does: so most of the machine is left to the processes under test.
+// until checks ok again and again until it is true. It fails the test if p ends before that or if
+// it takes too long. When a check takes long, because it runs the binary, the pause after it is
+// longer too: this leaves most of the machine to the processes under test.
 func (p *proc) until(what string, ok func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), long)
@@ -231,9 +232,9 @@ func (p *proc) until(what string, ok func() bool) {
 		pause := min(max(10*time.Millisecond, 4*time.Since(asked)), 200*time.Millisecond)
 		select {
 		case <-p.done:
-			p.t.Fatalf("%v ended before %s: exit %d\n%s%s", p.cmd.Args, what, p.cmd.ProcessState.ExitCode(), p.out, p.err)
+			p.t.Fatalf("waiting for %q: %v has ended, exit code %d\n%s%s", what, p.cmd.Args, p.cmd.ProcessState.ExitCode(), p.out, p.err)
 		case <-ctx.Done():
-			p.t.Fatalf("%v: no %s in %v\n%s%s", p.cmd.Args, what, long, p.out, p.err)
+			p.t.Fatalf("waiting for %q: it has not come in %v; %v says\n%s%s", what, long, p.cmd.Args, p.out, p.err)
 		case <-time.After(pause):
 		}
 	}
@@ -247,7 +248,7 @@ func (w *world) master(args ...string) *proc {
 	return p
 }
 
-// up starts master and agent and waits until trainers can come.
+// up starts a master and an agent in one process and waits until trainers can connect.
 func (w *world) up(args ...string) *proc {
 	w.t.Helper()
 	p := w.start(append([]string{"up"}, args...)...)
@@ -264,18 +265,18 @@ func (w *world) masterThere() bool {
 	return err == nil
 }
 
-// nothingLeft fails when a stopped world still has a socket, an address or a lock.
+// nothingLeft fails the test if a process has left a socket, an address file or a lock file, or is still running.
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	for _, path := range []string{w.socket(), filepath.Join(w.state(), link.AddressFile)} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			w.t.Errorf("%s was left behind (%v)", path, err)
+			w.t.Errorf("%s is still there after all processes were stopped (%v)", path, err)
 		}
 	}
 	out, _ := exec.Command("pgrep", "-f", w.dir).Output()
 	if len(bytes.TrimSpace(out)) > 0 {
 		ps, _ := exec.Command("ps", "-o", "pid,ppid,stat,args", "-p", strings.Join(strings.Fields(string(out)), ",")).Output()
-		w.t.Errorf("processes were left behind:\n%s", ps)
+		w.t.Errorf("these processes are still running:\n%s", ps)
 	}
 }
 
@@ -289,7 +290,7 @@ func decoded[T any](t *testing.T, text string) T {
 	return v
 }
 
-// golden compares text with testdata/name; -rewrite writes it.
+// golden compares text with the file testdata/name. With -rewrite it writes the file instead.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -307,6 +308,6 @@ func golden(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("%s differs (go test ./cmd/headrace -rewrite, if that is meant)\n got:\n%s\nwant:\n%s", path, text, want)
+		t.Errorf("%s differs; if the change is intended, run go test ./cmd/headrace -rewrite\n got:\n%s\nwant:\n%s", path, text, want)
 	}
 }

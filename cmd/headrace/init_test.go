@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// in is the same user in another folder.
+// in returns a world of the same user whose working folder is another one.
 func (w *world) in(folder string) *world {
 	w.t.Helper()
 	other := *w
@@ -18,8 +18,8 @@ func (w *world) in(folder string) *world {
 	return &other
 }
 
-// The command that init prints works in every folder, also where another folder has begun
-// a job of the same name.
+// init names the job so that `headrace run` works in its folder even if another folder has
+// begun a job of the name that init would choose first.
 func TestInitNamesTheJobAfterItsFolderWhereTheNameIsTaken(t *testing.T) {
 	w := newWorld(t)
 	job := func(folder, says string) string {
@@ -28,10 +28,10 @@ func TestInitNamesTheJobAfterItsFolderWhereTheNameIsTaken(t *testing.T) {
 		at.write("d.csv", "x,label\n1,0\n2,1\n")
 		out := at.ok("init", "d.csv", "--force")
 		if says != "" && !strings.Contains(out, says) {
-			t.Errorf("in %s init does not say %q:\n%s", folder, says, out)
+			t.Errorf("init in folder %s says\n%s\nwant %q in it", folder, out, says)
 		}
 		if r := at.run("run", "-f", "d.yaml", "--", "true"); r.code != 0 {
-			t.Errorf("in %s: exit %d\n%s%s", folder, r.code, out, r.err)
+			t.Errorf("run in folder %s: exit code %d, want 0; init said\n%s\nrun says\n%s", folder, r.code, out, r.err)
 		}
 		text, err := os.ReadFile(at.path("headrace.yaml"))
 		if err != nil {
@@ -48,27 +48,27 @@ func TestInitNamesTheJobAfterItsFolderWhereTheNameIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if name := job("a", ""); name != "d" {
-		t.Errorf("the first job is %s", name)
+		t.Errorf("the job of folder a is called %s, want d", name)
 	}
-	for range 2 { // the name is the same after the job has run
+	for range 2 { // the second init, after the job has run, chooses the same name
 		if name := job("b", "note: job d was begun in "+filepath.Join(real, "a")+", so this one is called b-d (headrace.yaml)"); name != "b-d" {
-			t.Errorf("the second job is %s", name)
+			t.Errorf("the job of folder b is called %s, want b-d", name)
 		}
 	}
 	if name := job("c/b", "so this one is called b-d-"); !strings.HasPrefix(name, "b-d-") {
-		t.Errorf("the third job is %s", name)
+		t.Errorf("the job of folder c/b is called %s, want b-d-…", name)
 	}
 	if name := job("a", ""); name != "d" {
-		t.Errorf("the first job is now %s", name)
+		t.Errorf("after the other jobs the job of folder a is called %s, want d", name)
 	}
-	// A job keeps its name when the folder that had the wanted one has gone.
+	// Folder a, whose job was called d, is removed: the job of folder b keeps its name, and a new job may be called d.
 	if err := os.RemoveAll(w.path("a")); err != nil {
 		t.Fatal(err)
 	}
 	if name := job("b", ""); name != "b-d" {
-		t.Errorf("the second job is now %s", name)
+		t.Errorf("after folder a was removed, the job of folder b is called %s, want b-d", name)
 	}
 	if name := job("e", ""); name != "d" {
-		t.Errorf("a new job does not take the name whose folder has gone: %s", name)
+		t.Errorf("after folder a was removed, a new job is called %s, want d", name)
 	}
 }

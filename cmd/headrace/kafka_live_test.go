@@ -18,14 +18,14 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// producer writes events with numbers from 0 up, each exactly once, over the
-// partitions that it is told of, until it is stopped.
+// producer writes events with the ids 0, 1, 2 and so on, each exactly once, until it is stopped.
+// It spreads them over the first partitions of the topic, as many as partitions says.
 type producer struct {
 	t          *testing.T
 	b          *testbroker.Broker
 	partitions atomic.Int32
 	made       atomic.Int64
-	held       sync.Mutex // while the broker is away
+	held       sync.Mutex // held by the test while the broker is down, so that nothing is produced
 	stop       func()
 }
 
@@ -49,7 +49,7 @@ func produceEvents(t *testing.T, b *testbroker.Broker, partitions int) *producer
 			err := p.some(20)
 			p.held.Unlock()
 			if err != nil {
-				t.Errorf("producing: %v", err)
+				t.Errorf("the producer failed: %v", err)
 				return
 			}
 		}
@@ -71,7 +71,7 @@ func (p *producer) some(n int) error {
 	return err
 }
 
-// journal is what one trainer has put into the model, in its order.
+// journal returns the ids that one trainer has put into the model, in the order in which it did.
 func (w *world) journal(name string) (ids []int) {
 	w.t.Helper()
 	text, err := os.ReadFile(w.path("seen-" + name))
@@ -86,9 +86,9 @@ func (w *world) journal(name string) (ids []int) {
 	return ids
 }
 
-// Records come while a trainer, an agent, the broker and the master are killed, and
-// while the topic grows from 2 partitions to 4. Each record is in the model once, but
-// for those that the killed trainer had in hand.
+// Records are produced while a trainer, an agent, the broker and the master are killed, and
+// while the topic grows from 2 partitions to 4. Each record is in the model once, except those
+// that the killed trainer was working on: they may be there twice.
 func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	agent = w.start("agent", "--name", "one", "--allow-root", w.dir)
 	more("the kill of an agent", 2000)
 
-	produced.held.Lock() // a record whose answer was lost would be there twice
+	produced.held.Lock() // if the broker died before it answered, the producer would send the record again
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,18 +162,18 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	ids, total := w.seen()
 	for id := range n {
 		if ids[id] == 0 {
-			t.Fatalf("record %d of %d never came", id, n)
+			t.Fatalf("record %d of %d is not in the model", id, n)
 		}
 	}
 	inHand := w.journal("a")
 	inHand = inHand[max(0, len(inHand)-2*rows):]
 	for id, times := range ids {
 		if times > 1 && (times > 2 || !slices.Contains(inHand, id)) {
-			t.Errorf("record %d came %d times, and the killed trainer did not have it in hand", id, times)
+			t.Errorf("record %d is in the model %d times, want once, or twice if the killed trainer was working on it", id, times)
 		}
 	}
-	t.Logf("%d records; %d more that the killed trainer had in hand came again", len(ids), total-n)
-	lagIsZeroAt(t, b, master, n) // before the kills: a killed trainer's unstepped records would stay in the lag
+	t.Logf("%d records are in the model; %d that the killed trainer was working on are there twice", len(ids), total-n)
+	lagIsZeroAt(t, b, master, n) // before the trainers are killed: what a killed trainer has not acknowledged would stay in the lag
 	for _, p := range []*proc{trainers["b"], trainers["c"]} {
 		p.kill()
 	}
@@ -182,12 +182,12 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	w.nothingLeft()
 }
 
-// lagIsZeroAt: the group's offsets sum up to n, which is where the partitions end.
+// lagIsZeroAt waits until the sum of the group's committed offsets is n, the number of records in all partitions.
 func lagIsZeroAt(t *testing.T, b *testbroker.Broker, master *proc, n int) {
 	t.Helper()
 	client, done := b.Client()
 	defer done()
-	master.until("the group's offsets", func() bool {
+	master.until("a zero lag of the group", func() bool {
 		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": {0, 1, 2, 3}}})
 		if err != nil || res.Error != nil {
 			return false
@@ -224,10 +224,10 @@ func TestALiveKafkaTopicThatIsDeletedStopsItsDatasetAndIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := trainer.wait(); r.code == 0 || !strings.Contains(r.err, "events") || !strings.Contains(r.err, "the topic was deleted") {
-		t.Errorf("the trainer says %+v", r)
+		t.Errorf("the trainer ended with %+v, want an error that names events and says that the topic was deleted", r)
 	}
 	if out := w.ok("dataset", "describe", "events"); !strings.Contains(out, "failed") || !strings.Contains(out, "the topic was deleted") {
-		t.Errorf("describe says %s", out)
+		t.Errorf("describe says %s\nwant the state failed, and that the topic was deleted", out)
 	}
 	up.stop()
 	w.nothingLeft()

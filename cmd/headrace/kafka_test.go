@@ -19,7 +19,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
-// events produces n records over all partitions of a topic, compressed and not.
+// events produces n records to all partitions of a topic, some batches compressed and some not.
 func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, n int) {
 	t.Helper()
 	for p := range partitions {
@@ -37,7 +37,7 @@ func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, 
 	}
 }
 
-// example is examples/kafka with another broker.
+// example writes the spec of examples/kafka with addr as the broker's address.
 func (w *world) example(addr string) {
 	w.t.Helper()
 	text, err := os.ReadFile("../../examples/kafka/events.yaml")
@@ -59,7 +59,7 @@ func (w *world) pythonTrainer(name string, rank int, args ...string) *proc {
 	return w.startProgram(w.python(), append([]string{script, "--seen", w.path("seen-" + name), "--model", w.path("model")}, args...)...)
 }
 
-// seen counts how often each id is in the model.
+// seen returns how often each id is in the model, and the sum of these numbers.
 func (w *world) seen() (ids map[int]int, total int) {
 	w.t.Helper()
 	ids = map[int]int{}
@@ -72,7 +72,7 @@ func (w *world) seen() (ids map[int]int, total int) {
 		for line := range strings.Lines(string(text)) {
 			id, err := strconv.Atoi(strings.TrimSpace(line))
 			if err != nil {
-				continue // a killed trainer's last line
+				continue // a trainer was killed while it wrote this line
 			}
 			ids[id]++
 			total++
@@ -81,9 +81,9 @@ func (w *world) seen() (ids map[int]int, total int) {
 	return ids, total
 }
 
-// The example, on a real Kafka, with a trainer and the broker killed: every record
-// is in the model, at most what the killed trainer had in hand is there twice, and
-// Kafka's own lag is zero.
+// This runs the example with a real Kafka, and kills a trainer and the broker. Every record is
+// in the model, only records that the killed trainer was working on may be there twice, and the
+// consumer group's lag is zero.
 func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
 	if err != nil {
@@ -98,13 +98,13 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	w := newWorld(t)
 	w.example(b.Addr())
 	if out := w.ok("dataset", "check", "-f", "events.yaml"); !strings.Contains(out, "40,000 records, 0 bad") {
-		t.Errorf("check says %s", out)
+		t.Errorf("check says %s, want 40,000 records and none bad", out)
 	}
 	up := w.up("-f", "events.yaml")
 	up.until("all is listed", func() bool {
 		return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events"))
 	})
-	events(t, b, "events", partitions, n, 500) // after the end that listing fixed
+	events(t, b, "events", partitions, n, 500) // these come after the end, which was fixed when the topic was listed: they are not trained on
 	first := w.pythonTrainer("a", 0, "--seconds", "0.01")
 	second := w.pythonTrainer("b", 1, "--seconds", "0.01")
 	first.until("a fifth of the data", func() bool { _, total := w.seen(); return total > n/5 })
@@ -119,28 +119,28 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	}
 	for _, p := range []*proc{second, third} {
 		if r := p.wait(); r.code != 0 || !strings.Contains(r.out, "end of data") {
-			t.Fatalf("a trainer: %+v\n%s", r, up.err)
+			t.Fatalf("a trainer ended with %+v, want exit code 0 at the end of the data; the master says\n%s", r, up.err)
 		}
 	}
 	ids, total := w.seen()
 	if len(ids) != n || ids[0] == 0 || ids[n-1] == 0 {
-		t.Errorf("%d ids of %d", len(ids), n)
+		t.Errorf("%d records are in the model, want all %d, from 0 to %d", len(ids), n, n-1)
 	}
 	if twice := total - len(ids); twice > 4*rows {
-		t.Errorf("%d records came twice", twice)
+		t.Errorf("%d records are in the model a second time, want at most the %d that the killed trainer could be working on", twice, 4*rows)
 	}
-	t.Logf("%d records, %d of them twice", len(ids), total-len(ids))
+	t.Logf("%d records are in the model, %d of them twice", len(ids), total-len(ids))
 	if out := w.ok("status"); !regexp.MustCompile(`events +done`).MatchString(out) {
-		t.Errorf("status says %s", out)
+		t.Errorf("status says %s\nwant the state done", out)
 	}
 	lagIsZero(t, b, up, "headrace-events", n/partitions)
-	// People read a topic's name, not its id.
+	// What people read has the topic's name, not its id.
 	for what, said := range map[string]string{"its status": w.ok("dataset", "status", "events"), "status": w.ok("status"), "the log": fmt.Sprint(up.err)} {
 		if strings.Contains(said, "kafka:") || what == "its status" && !strings.Contains(said, "events/3") {
-			t.Errorf("%s says\n%s", what, said)
+			t.Errorf("%s shows an internal id, or not the partition's name:\n%s", what, said)
 		}
 	}
-	// A new group gets our progress before the process ends, even if it ends at once.
+	// After the spec names another group, our progress is committed to it before the process ends, even if that is at once.
 	spec, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -149,27 +149,27 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	w.ok("dataset", "apply", "-f", "events.yaml")
 	up.stop()
 	if got := groupOffsets(t.Context(), t, b, "another"); !slices.Equal(got, slices.Repeat([]int64{n / partitions}, partitions)) {
-		t.Errorf("the new group's offsets are %v, want %d each\n%s", got, n/partitions, up.err)
+		t.Errorf("the committed offsets of the new group are %v, want %d each\n%s", got, n/partitions, up.err)
 	}
 	w.nothingLeft()
 }
 
-// lagIsZero waits until the group has the head of all four partitions, while p runs.
+// lagIsZero waits, while p runs, until the group has committed head in each of the four partitions.
 func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, group string, head int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var last []int64
-	p.until("commits", func() bool {
+	p.until("a zero lag of the group", func() bool {
 		last = groupOffsets(ctx, t, b, group)
 		if ctx.Err() != nil {
-			t.Fatalf("the offsets of group %s are %v, want %d each\n%s", group, last, head, p.err)
+			t.Fatalf("the committed offsets of group %s are %v, want %d each\n%s", group, last, head, p.err)
 		}
 		return slices.Equal(last, slices.Repeat([]int64{int64(head)}, 4))
 	})
 }
 
-// groupOffsets are those that a group has, by partition; none while nobody can say.
+// groupOffsets returns the offsets that a group has committed, by partition, or nil if the broker gives no answer.
 func groupOffsets(ctx context.Context, t *testing.T, b *testbroker.Broker, group string) []int64 {
 	t.Helper()
 	client, done := b.Client()
@@ -210,9 +210,9 @@ func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
 		w.write("wrong.yaml", strings.Replace(string(spec), c.old, c.new, 1))
 		r := w.run("dataset", "apply", "-f", "wrong.yaml")
 		if r.code == 0 || !strings.Contains(r.err, c.want) {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("apply, %s: %+v, want an error that says %q", name, r, c.want)
 		}
 	}
-	// A topic without a record is read to its end at once.
+	// A topic without records can be applied too.
 	w.ok("dataset", "apply", "-f", "events.yaml")
 }

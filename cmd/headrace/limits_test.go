@@ -19,8 +19,8 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// Callers that have proven who they are, and do all they may, do not take the master's
-// memory: 2,000 of them stay connected, and 64 messages of 48 MiB come at once.
+// Callers with valid credentials cannot use up the master's memory by doing all that they are
+// allowed to do: here 2,000 of them stay connected, and 64 messages of 48 MiB are sent at once.
 func TestManyCallersAndLargeMessagesDoNotTakeTheMastersMemory(t *testing.T) {
 	const idle, huge, size, limit = 2000, 64, 48 << 20, 512 << 20
 	files := unix.Rlimit{}
@@ -48,7 +48,7 @@ func TestManyCallersAndLargeMessagesDoNotTakeTheMastersMemory(t *testing.T) {
 		c.Connect()
 		for s := c.GetState(); s != connectivity.Ready; s = c.GetState() {
 			if !c.WaitForStateChange(t.Context(), s) {
-				t.Fatal("the test ended before a connection was ready")
+				t.Fatal("the test's time was up before all connections were ready")
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func TestManyCallersAndLargeMessagesDoNotTakeTheMastersMemory(t *testing.T) {
 	text := strings.Repeat(string(rune('a'+seed%26)), size)
 	var calls sync.WaitGroup
 	answers := make(chan error, huge)
-	one := dial() // half of them over one connection, as one caller may
+	one := dial() // half of the messages are sent over this one connection, which one caller may do
 	for i := range huge {
 		c := one
 		if i%2 == 0 {
@@ -85,33 +85,33 @@ func TestManyCallersAndLargeMessagesDoNotTakeTheMastersMemory(t *testing.T) {
 		case err := <-answers:
 			done++
 			if err == nil {
-				t.Error("a message of nonsense was accepted")
+				t.Error("a message without any meaning was accepted, want an error")
 			}
 			if c := status.Code(err); c != codes.InvalidArgument && c != codes.Unavailable && c != codes.FailedPrecondition && c != codes.ResourceExhausted {
-				t.Errorf("%s: %.300s", c, err)
+				t.Errorf("a big message was answered with %s (%.300s), want one of InvalidArgument, Unavailable, FailedPrecondition and ResourceExhausted", c, err)
 			}
-		default: // the others are served meanwhile
+		default: // the messages are still under way: other callers must be served
 			w.ok("list")
 			served++
 		}
 	}
 	calls.Wait()
 	w.ok("list")
-	t.Logf("%d calls of others were served beside %d messages of %d MiB: %s", served, huge, size>>20, memoryOf(t, m))
+	t.Logf("%d other calls were served while %d messages of %d MiB came in: %s", served, huge, size>>20, memoryOf(t, m))
 	if peak := figure(t, m, "VmHWM"); peak > limit {
-		t.Errorf("the master took %d MiB, want at most %d", peak>>20, limit>>20)
+		t.Errorf("the master used up to %d MiB of memory, want at most %d", peak>>20, limit>>20)
 	}
 	if errs := m.err.String(); len(errs) > 1<<20 {
-		t.Errorf("the master's log has %d bytes: it repeats what callers send", len(errs))
+		t.Errorf("the master's log has %d bytes, want at most 1 MiB: it must not repeat what callers send", len(errs))
 	}
 	m.stop()
 }
 
 func memoryOf(t *testing.T, p *proc) string {
-	return fmt.Sprintf("the master has %d MiB, at most %d", figure(t, p, "VmRSS")>>20, figure(t, p, "VmHWM")>>20)
+	return fmt.Sprintf("the master uses %d MiB, and used up to %d MiB", figure(t, p, "VmRSS")>>20, figure(t, p, "VmHWM")>>20)
 }
 
-// figure reads a figure of /proc/PID/status, in bytes.
+// figure returns the value of a field of /proc/PID/status in bytes.
 func figure(t *testing.T, p *proc, field string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

@@ -21,14 +21,14 @@ func TestTwoMastersOnOneStateFolder(t *testing.T) {
 	first := w.master()
 	r := w.run("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 	if r.code != exitFailed || !strings.Contains(r.err, "store") || !strings.Contains(r.err, "pid") {
-		t.Errorf("the second master says %d: %s", r.code, r.err)
+		t.Errorf("the second master: exit code %d, want %d and an error that names the store and the first one's pid: %s", r.code, exitFailed, r.err)
 	}
 	if w.ok("list") != "no datasets; make one with `headrace dataset apply -f FILE`\n" {
-		t.Error("the first master was disturbed")
+		t.Error("after the second master's start, the first one does not list its datasets, want it to work as before")
 	}
 	first.stop()
 	w.nothingLeft()
-	w.master().stop() // the lock is free again
+	w.master().stop() // a new master can start: the lock was released
 	w.nothingLeft()
 }
 
@@ -45,13 +45,13 @@ func TestStateOfANewerVersionIsRefused(t *testing.T) {
 	for _, verb := range []string{"master", "up"} {
 		r := w.run(verb, "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 		if r.code != exitFailed || !strings.Contains(r.err, "999") || !strings.Contains(r.err, w.state()) {
-			t.Errorf("%s: %+v", verb, r)
+			t.Errorf("%s with a store of version 999: %+v, want an error that names the version and the folder", verb, r)
 		}
 	}
 	w.nothingLeft()
 }
 
-// The limit on the size of a file stands for a full disk: the write fails.
+// A limit on the size of files makes the master's write fail, as a full disk does.
 func TestAStoreThatCanNotWriteEndsTheMaster(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(10)
@@ -64,14 +64,14 @@ func TestAStoreThatCanNotWriteEndsTheMaster(t *testing.T) {
 	p := w.startProgram(shell, "master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 	p.until("address", w.masterThere)
 	if r := w.run("apply", "-f", "big.yaml"); r.code == exitOK {
-		t.Errorf("answered before it was durable: %+v", r)
+		t.Errorf("apply ended with %+v, want an error: the spec could not be written to the disk", r)
 	}
 	r := p.wait()
 	if r.code != exitFailed || !strings.Contains(r.err, "file too large") || !strings.Contains(r.err, w.state()) {
-		t.Errorf("exit %d: %s", r.code, r.err)
+		t.Errorf("the master: exit code %d, want %d and an error that names the state folder: %s", r.code, exitFailed, r.err)
 	}
 	w.nothingLeft()
-	w.master().stop() // with room again, it goes on
+	w.master().stop() // without the limit, a master can start on the same state again
 }
 
 func TestAPortInUseNamesItsFlag(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAPortInUseNamesItsFlag(t *testing.T) {
 		other := map[string]string{"--listen": "--http", "--http": "--listen"}[flag]
 		r := w.run("master", flag, l.Addr().String(), other, "127.0.0.1:0", "--allow-root", w.dir)
 		if r.code != exitFailed || !strings.Contains(r.err, flag+" "+l.Addr().String()+": another process listens there already") {
-			t.Errorf("%s: %d %s", flag, r.code, r.err)
+			t.Errorf("%s with a used port: exit code %d, want %d and an error that names flag and address: %s", flag, r.code, exitFailed, r.err)
 		}
 	}
 	w.nothingLeft()
@@ -96,7 +96,7 @@ func TestAStateFolderThatCanNotBeMade(t *testing.T) {
 	w.write("file", "")
 	r := w.run("master", "--state", w.path("file"), "--allow-root", w.dir)
 	if r.code != exitFailed || !strings.Contains(r.err, w.path("file")) || !strings.Contains(r.err, "--state") {
-		t.Error(r)
+		t.Errorf("with a file as state folder: %+v, want an error that names the file and --state", r)
 	}
 }
 
@@ -106,29 +106,29 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 	m := w.master()
 
 	if out := w.ok("dataset", "apply", "-f", "clicks.yaml", "--dry-run"); !strings.HasPrefix(out, "dataset clicks would be created\n") {
-		t.Error(out)
+		t.Errorf("apply --dry-run of a new dataset says %q", out)
 	}
 	if out := w.ok("apply", "-f", "clicks.yaml"); !strings.HasPrefix(out, "dataset clicks created\n") {
-		t.Error(out)
+		t.Errorf("the first apply says %q", out)
 	}
 	if out := w.ok("apply", "-f", "clicks.yaml"); out != "dataset clicks is as it was\n" {
-		t.Error(out)
+		t.Errorf("apply of the same spec says %q", out)
 	}
 	w.write("more.yaml", clicksSpec+"passes: 3\n")
 	if out := w.ok("apply", "-f", "more.yaml", "-o", "json"); decoded[[]view.Applied](t, out)[0].Outcome != "changed" || !strings.Contains(out, "passes") {
-		t.Error(out)
+		t.Errorf("apply of other passes says %s\nwant the outcome changed, and the field", out)
 	}
 	w.write("other.yaml", strings.Replace(clicksSpec, "format: tsv", "format: csv", 1)+"passes: 3\n")
-	for _, file := range []string{"other.yaml", "more.yaml"} { // nothing is settled yet, so any change will do
+	for _, file := range []string{"other.yaml", "more.yaml"} { // no record is settled yet, so every field may still be changed
 		if out := w.ok("apply", "-f", file); !strings.HasPrefix(out, "dataset clicks changed\n") || !strings.Contains(out, "decode.format") {
-			t.Errorf("%s: %s", file, out)
+			t.Errorf("apply of %s, with another format, says %q, want that it was changed, and the field", file, out)
 		}
 	}
 
 	stdin := exec.Command("sh", "-c", binary+" apply -f - <more.yaml")
 	stdin.Dir, stdin.Env = w.dir, w.env
 	if out, err := stdin.CombinedOutput(); err != nil || string(out) != "dataset clicks is as it was\n" {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("apply of the same spec from the standard input: %v, it says %q", err, out)
 	}
 
 	m.until("listing", func() bool { return decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))[0].ListingComplete })
@@ -141,39 +141,39 @@ func TestDatasetsFromApplyToDelete(t *testing.T) {
 	golden(t, "peek.txt", w.ok("peek", "clicks", "-n", "3"))
 	golden(t, "peek.json", w.ok("peek", "clicks", "-n", "2", "-o", "json"))
 	if out := w.ok("peek", "clicks", "-n", "1", "--columns", "user", "-o", "json"); !strings.Contains(out, `"user": "user-0"`) || strings.Contains(out, "label") {
-		t.Error(out)
+		t.Errorf("peek of one column says %s\nwant the column user, and no other", out)
 	}
 	if r := w.run("peek", "clicks", "--columns", "lable"); r.code != exitNotFound || !strings.Contains(r.err, "did you mean label?") {
-		t.Error(r)
+		t.Errorf("peek of a column with a misspelt name: %+v", r)
 	}
 	for _, verb := range []string{"describe", "status", "peek", "pause", "resume", "delete"} {
 		if r := w.run(verb, "clikcs"); r.code != exitNotFound || !strings.Contains(r.err, "clicks") {
-			t.Errorf("%s of an unknown dataset: %+v", verb, r)
+			t.Errorf("%s of an unknown dataset: %+v, want exit code %d and the name clicks as a suggestion", verb, r, exitNotFound)
 		}
 	}
 	if out := w.ok("__complete", "describe", ""); !strings.Contains(out, "clicks\trunning") {
-		t.Error(out)
+		t.Errorf("the completion of describe offers %q", out)
 	}
 
 	if out := w.ok("pause", "clicks"); out != "dataset clicks paused\n" {
-		t.Error(out)
+		t.Errorf("pause says %q", out)
 	}
 	if s := decoded[view.Description](t, w.ok("describe", "clicks", "-o", "json")).State; s != "paused" {
-		t.Error(s)
+		t.Errorf("after pause the dataset's state is %s, want paused", s)
 	}
 	w.ok("resume", "clicks")
 
 	if r := w.run("delete", "clicks"); r.code != exitUsage || !strings.Contains(r.err, "--yes") {
-		t.Error(r)
+		t.Errorf("delete without a terminal and without --yes: %+v", r)
 	}
 	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, "would be deleted") {
-		t.Error(out)
+		t.Errorf("delete --dry-run says %q", out)
 	}
 	if d := decoded[view.Deleted](t, w.ok("delete", "clicks", "--yes", "-o", "json")); !d.Deleted {
-		t.Error(d)
+		t.Errorf("delete --yes says %+v, want that the dataset was deleted", d)
 	}
 	if r := w.run("describe", "clicks"); r.code != exitNotFound {
-		t.Error(r)
+		t.Errorf("describe of the deleted dataset: %+v, want exit code %d", r, exitNotFound)
 	}
 	m.stop()
 	w.nothingLeft()
@@ -211,15 +211,15 @@ decode:
 			w.write("s.yaml", tc.spec)
 			r := w.run("apply", "-f", "s.yaml")
 			if r.code != tc.code || !strings.Contains(r.err, tc.says) {
-				t.Errorf("exit %d, want %d: %s", r.code, tc.code, r.err)
+				t.Errorf("apply: exit code %d, want %d and %q: %s", r.code, tc.code, tc.says, r.err)
 			}
 			if c := w.run("check", "-f", "s.yaml"); tc.code == exitNotFound && c.code != tc.code {
-				t.Errorf("check exits with %d, apply with %d: %s", c.code, tc.code, c.err)
+				t.Errorf("check: exit code %d, want %d as for apply: %s", c.code, tc.code, c.err)
 			}
 		})
 	}
 	if w.ok("list", "-o", "json") != "[]\n" {
-		t.Error("a refused spec was kept")
+		t.Error("there are datasets after only refused specs, want none")
 	}
 }
 
@@ -230,12 +230,12 @@ func TestTheNextMasterKnowsWhatWasListed(t *testing.T) {
 	w.ok("apply", "-f", "clicks.yaml")
 	m.until("listing", func() bool { return decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))[0].ListingComplete })
 	m.stop()
-	if err := os.RemoveAll(w.path("data")); err != nil { // needed again only to be read
+	if err := os.RemoveAll(w.path("data")); err != nil { // listing is complete, so the files are needed again only when they are read
 		t.Fatal(err)
 	}
 	m = w.master()
 	if v := decoded[view.Description](t, w.ok("describe", "clicks", "-o", "json")); v.State != "running" || !v.ListingComplete {
-		t.Errorf("%+v", v)
+		t.Errorf("with the next master the dataset is %+v, want it running and completely listed", v)
 	}
 	m.stop()
 }
@@ -249,11 +249,11 @@ func TestHTTPServesMetricsHealthAndProfiles(t *testing.T) {
 	get := func(path string) (int, string) { return w.page("http://" + at + path) }
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "headrace_", "/debug/pprof/": "goroutine", "/": "/metrics"} {
 		if code, body := get(path); code != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %.200s", path, code, body)
+			t.Errorf("GET %s: status %d, want 200 and %q in %.200s", path, code, want, body)
 		}
 	}
 	if code, _ := get("/nope"); code != 404 {
-		t.Error(code)
+		t.Errorf("GET /nope: status %d, want 404", code)
 	}
 	m.stop()
 }
@@ -266,7 +266,7 @@ func TestAMasterThatWasKilledIsFoundAgainOnAnotherPort(t *testing.T) {
 	m.signal(syscall.SIGKILL)
 	m.wait()
 	if r := w.run("list"); r.code != exitUnreachable {
-		t.Errorf("%+v", r)
+		t.Errorf("list without a master: %+v, want exit code %d", r, exitUnreachable)
 	}
 	before, err := link.ReadAddress(w.state())
 	if err != nil {
@@ -275,10 +275,10 @@ func TestAMasterThatWasKilledIsFoundAgainOnAnotherPort(t *testing.T) {
 	m = w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
 	m.until("another address", func() bool { a, err := link.ReadAddress(w.state()); return err == nil && a != before })
 	if v := decoded[[]view.Dataset](t, w.ok("list", "-o", "json")); len(v) != 1 || v[0].Name != "clicks" {
-		t.Error(v)
+		t.Errorf("the second master lists %+v, want the dataset clicks", v)
 	}
 	if j := decoded[view.Job](t, w.ok("status", "-o", "json")); j.Term != 2 {
-		t.Error(j.Term)
+		t.Errorf("the second master's term is %d, want 2", j.Term)
 	}
 	m.stop()
 	w.nothingLeft()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each misuse gets one line that says what was meant, and exit code 2 or 3.
+// When the binary is called wrongly, it says in one line what the user probably meant, and exits with 2 or 3.
 func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(1)
@@ -56,11 +56,11 @@ func TestAMisuseIsToldWhatWasMeant(t *testing.T) {
 		r := w.run(strings.Fields(tc.args)...)
 		w.env = old
 		if r.code != tc.code || !strings.Contains(r.err, tc.says) || strings.Contains(r.err, "goroutine") {
-			t.Errorf("%s %s: exit %d, want %d and %q\n%s", tc.env, tc.args, r.code, tc.code, tc.says, r.err)
+			t.Errorf("%s %s: exit code %d, want %d and %q in\n%s", tc.env, tc.args, r.code, tc.code, tc.says, r.err)
 		}
 	}
 	w.env = append(w.env, "HEADRACE_KAFKA_PASSWORD=x", "HEADRACE_T=1", "HEADRACE_MASTER_PORT=tcp://10.0.0.1:7070", "HEADRACE_SERVICE_HOST=10.0.0.1")
 	if r := w.run("list"); r.code != exitUnreachable {
-		t.Errorf("variables that are not ours are left alone: exit %d\n%s", r.code, r.err)
+		t.Errorf("with variables like ours that others set: exit code %d, want no complaint\n%s", r.code, r.err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// modelTrainer prints the ids that it steps and saves every five steps.
+// modelTrainer is a trainer that prints the ids of each step and saves a checkpoint every five steps.
 const modelTrainer = `
 import os, signal, sys
 import headrace
@@ -32,13 +32,14 @@ with headrace.dataset("events").batches(100) as stream, headrace.Checkpointer(fo
 print("end", step, flush=True)
 `
 
-// trainedKeeping runs a trainer to its end, or to the step after which it is killed, and gives
-// the ids that it stepped. keep is the number of checkpoints that it keeps.
+// trainedKeeping runs a trainer until the data ends, or until it kills itself after the step stop.
+// It returns the step that was restored and the ids of all steps. The trainer keeps that many
+// checkpoints.
 func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
 	w.t.Helper()
 	r := w.modelTrainer(stop, "newest", keep)
 	if r.code == 0 == (stop > 0) {
-		w.t.Fatalf("a trainer: %+v", r)
+		w.t.Fatalf("the trainer ended with %+v, want exit code 0 exactly if it does not kill itself (stop is %d)", r, stop)
 	}
 	for line := range strings.Lines(r.out) {
 		if step, ok := strings.CutPrefix(line, "restored "); ok {
@@ -48,7 +49,7 @@ func (w *world) trainedKeeping(stop, keep int) (restored string, ids []int) {
 	return restored, slices.Collect(steppedIn(w.t, r.out))
 }
 
-// steppedIn are the ids that modelTrainer has printed.
+// steppedIn returns the ids in the output of a modelTrainer, in their order.
 func steppedIn(t *testing.T, out string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for line := range strings.Lines(out) {
@@ -69,14 +70,14 @@ func steppedIn(t *testing.T, out string) iter.Seq[int] {
 	}
 }
 
-// modelTrainer runs a trainer that restores the checkpoint of step to, or the newest, and keeps
-// that many checkpoints.
+// modelTrainer runs a trainer that restores the checkpoint of the step to, or the newest one, and
+// keeps at most keep checkpoints.
 func (w *world) modelTrainer(stop int, to string, keep int) result {
 	w.t.Helper()
 	return w.startProgram(w.python(), "-c", modelTrainer, w.path("ckpt"), strconv.Itoa(stop), to, strconv.Itoa(keep)).wait()
 }
 
-// python has the package: that of `make venv`, or of HEADRACE_PYTHON.
+// python returns an interpreter that has our package: the one that HEADRACE_PYTHON names, or the one of `make venv`.
 func (w *world) python() string {
 	w.t.Helper()
 	path := os.Getenv("HEADRACE_PYTHON")
@@ -88,7 +89,7 @@ func (w *world) python() string {
 		w.t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		w.t.Fatalf("a trainer in Python needs the environment: run `make venv` (%v)", err)
+		w.t.Fatalf("there is no Python with our package: run `make venv` (%v)", err)
 	}
 	return path
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// catch_up.drop_older_than where the broker stamps the records. The test cannot write old
-// records, so it waits until they are old. 1,000 records are oldUnits of the source's unit. More
-// are appended as long as the trainer wants some, so it gets young records on any machine.
+// tooOldIsLeftOut checks catch_up.drop_older_than with a broker that sets the time of each record.
+// So the test cannot write old records: it writes 1,000, which are oldUnits of the source's unit,
+// and waits until they are too old. Then it appends new records until the trainer has ended, so
+// that on a slow machine, too, the trainer gets records that are not too old.
 func tooOldIsLeftOut(t *testing.T, source string, oldUnits int64, add func(ids []int)) {
 	const old = 1000
 	all := func(from, to int) (ids []int) {
@@ -28,7 +29,7 @@ func tooOldIsLeftOut(t *testing.T, source string, oldUnits int64, add func(ids [
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")) }
 	up.until("all is listed", func() bool { return status().Counts.Listed >= oldUnits })
-	time.Sleep(3 * time.Second) // the age
+	time.Sleep(3 * time.Second) // now the records are older than drop_older_than
 	defer func() {
 		if t.Failed() {
 			t.Logf("status: %s", w.run("dataset", "status", "events", "-o", "json").out)
@@ -36,7 +37,7 @@ func tooOldIsLeftOut(t *testing.T, source string, oldUnits int64, add func(ids [
 	}()
 
 	trainer := w.startProgram(w.python(), "-c", modelTrainer, w.path("ckpt"), "3", "newest", "20")
-	up.until("what was there is excluded", func() bool { return status().Counts.Excluded >= oldUnits })
+	up.until("the old records are excluded", func() bool { return status().Counts.Excluded >= oldUnits })
 	ended := make(chan result, 1)
 	go func() { ended <- trainer.wait() }()
 	var r result
@@ -50,26 +51,26 @@ func tooOldIsLeftOut(t *testing.T, source string, oldUnits int64, add func(ids [
 	got := map[int]bool{}
 	for id := range steppedIn(t, r.out) {
 		if id < old || got[id] {
-			t.Errorf("record %d came, again: %v", id, got[id])
+			t.Errorf("record %d came (a second time: %v), want only records from %d on, each once", id, got[id], old)
 		}
 		got[id] = true
 	}
 	if len(got) != 300 {
-		t.Errorf("%d records came\n%+v", len(got), r)
+		t.Errorf("%d records came, want 300; the trainer ended with %+v", len(got), r)
 	}
 	for _, x := range status().Excluded {
 		if x.Kind != "too_old" || x.Reason != "older than 3s when its turn came (catch_up.drop_older_than)" {
-			t.Errorf("%+v", x)
+			t.Errorf("an excluded range is %+v, want the kind too_old and the reason with 3s", x)
 		}
 	}
 	if out := w.ok("dataset", "status", "events"); !strings.Contains(out, "too_old") {
-		t.Errorf("status says\n%s", out)
+		t.Errorf("status does not say too_old:\n%s", out)
 	}
 	up.stop()
 	w.nothingLeft()
 }
 
-// jsonOf are the values of records with these ids.
+// jsonOf returns the values of records with these ids.
 func jsonOf(ids []int) (values [][]byte) {
 	for _, id := range ids {
 		values = append(values, fmt.Appendf(nil, `{"id": %d}`, id))

@@ -28,9 +28,9 @@ decode:
   columns: [{name: id, path: /id, dtype: int64}]
 `
 
-// catch_up.drop_older_than: records of two hours ago are excluded before the first lease. They
-// are listed by status and in the checkpoint, also by a new master, and every other record is
-// trained on once.
+// With catch_up.drop_older_than, records that are two hours old are excluded before the first
+// lease. The status and the checkpoint list them, also with a new master, and every other record
+// is trained on once.
 func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
 	if err != nil {
@@ -69,7 +69,7 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 
 	_, got := w.trainedKeeping(6, 20)
 	if slices.Sort(got); !slices.Equal(got, ids([2]int{1000, 1600})) {
-		t.Fatalf("%d records came, from %d to %d\n%s", len(got), got[0], got[len(got)-1], up.err)
+		t.Fatalf("%d records came, from %d to %d, want those from 1000 to 1599\n%s", len(got), got[0], got[len(got)-1], up.err)
 	}
 	excluded := func() (all []string) {
 		for _, e := range decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
@@ -80,18 +80,18 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 	}
 	const why = "too_old: older than 1h0m0s when its turn came (catch_up.drop_older_than)"
 	if got, want := excluded(), []string{"events/0 [0, 500) " + why, "events/1 [0, 500) " + why}; !slices.Equal(got, want) {
-		t.Errorf("excluded are\n%q, want\n%q", got, want)
+		t.Errorf("the excluded ranges are\n%q, want\n%q", got, want)
 	}
 	if out := w.ok("dataset", "status", "events"); !strings.Contains(out, "too_old") || !strings.Contains(out, "1,000") {
-		t.Errorf("status says\n%s", out)
+		t.Errorf("status says\n%s\nwant too_old and 1,000 in it", out)
 	}
 
-	// A new master knows it, and a checkpoint lists it.
+	// The next master still knows the excluded ranges, and the checkpoint of step 5 lists them.
 	up.kill()
 	up = w.up("--model", "replicated")
 	restored, got := w.trainedKeeping(6, 20)
 	if restored != "5" || len(got) != 100 || slices.Min(got) < 1000 || slices.Max(got) >= 1600 || len(excluded()) != 2 {
-		t.Errorf("restored step %s; %d records came; excluded are %q\n%s", restored, len(got), excluded(), up.err)
+		t.Errorf("with the next master step %s was restored, %d records came, and the excluded ranges are %q; want step 5, 100 records and the same two ranges\n%s", restored, len(got), excluded(), up.err)
 	}
 	newest := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json"))
 	path := newest[slices.IndexFunc(newest, func(c ckpt.View) bool { return c.Step == 5 })].Path
@@ -101,17 +101,17 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 		for _, ps := range p.Passes {
 			for _, x := range ps.Excluded {
 				if units += x.Units; x.Kind != "too_old" {
-					t.Errorf("%+v", x)
+					t.Errorf("the checkpoint lists the excluded range %+v, want the kind too_old", x)
 				}
 			}
 		}
 	}
 	if units != 1000 || v.Datasets[0].Units != 500 {
-		t.Errorf("the checkpoint has %d records, and lists %d as excluded", v.Datasets[0].Units, units)
+		t.Errorf("the checkpoint has %d records and lists %d as excluded, want 500 and 1000", v.Datasets[0].Units, units)
 	}
 	r := w.run("audit", path, "--contains", "events/0/499", "-o", "json")
 	if c := decoded[ckpt.Containing](t, r.out); c.In || c.Unsure {
-		t.Errorf("%+v %s", c, r.err)
+		t.Errorf("audit --contains of an excluded record says %+v, want that it is certainly not in the checkpoint: %s", c, r.err)
 	}
 	up.stop()
 	w.nothingLeft()

@@ -25,7 +25,7 @@ func TestRecordsOfAPulsarTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 	defer a.Close()
 	var ends [pulsarParts]int64
 	turn := 0
-	add := func(ids []int) { // an entry holds 100
+	add := func(ids []int) { // each entry holds 100 records
 		t.Helper()
 		for from := 0; from < len(ids); from += pulsarBatch {
 			if err := a.Append(t.Context(), turn, ends[turn], jsonOf(ids[from:from+pulsarBatch]), func() {}); err != nil {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A person who gives another --model or --job than the state's gets one line that says
-// whose state it is and what to give, and no stack trace.
+// If --model or --job is not the one with which the state folder was made, the error is one line,
+// and perhaps one with a hint, that say to which job the state belongs and which flag to give. There
+// is no stack trace.
 func TestAStateOfAnotherModelOrJobIsRefusedInOneLine(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(10)
@@ -24,11 +25,11 @@ func TestAStateOfAnotherModelOrJobIsRefusedInOneLine(t *testing.T) {
 		r := w.run(strings.Fields(tc.args)...)
 		lines := strings.Count(strings.TrimSpace(r.err), "\n")
 		if r.code != exitFailed || strings.Contains(r.err, "goroutine") || lines > 1 {
-			t.Errorf("%s: exit %d\n%s", tc.args, r.code, r.err)
+			t.Errorf("%s: exit code %d\n%s", tc.args, r.code, r.err)
 		}
 		for _, s := range tc.says {
 			if !strings.Contains(r.err, s) {
-				t.Errorf("%s: it does not say %q:\n%s", tc.args, s, r.err)
+				t.Errorf("%s: the error does not say %q:\n%s", tc.args, s, r.err)
 			}
 		}
 	}

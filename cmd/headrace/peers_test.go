@@ -16,7 +16,7 @@ import (
 	"github.com/headrace/headrace/internal/link"
 )
 
-// address is where the agent of a name listens for others, once the master knows it.
+// address waits until the master knows where that agent listens for other agents, and returns the address.
 func (w *world) address(agent string, files link.TLS) (at string) {
 	w.t.Helper()
 	master, err := link.ReadAddress(w.state())
@@ -39,7 +39,7 @@ func (w *world) address(agent string, files link.TLS) (at string) {
 			}
 		}
 	}
-	w.t.Fatalf("the master does not know agent %s", agent)
+	w.t.Fatalf("after a minute the master does not know the address of agent %s", agent)
 	return ""
 }
 
@@ -59,29 +59,29 @@ func TestNobodyReadsOrReplacesACopyWithoutTheRoleOfAnAgent(t *testing.T) {
 		c, may := headracev1.NewReplicasClient(conn), name == "owner"
 		_, err = c.Look(t.Context(), &headracev1.LookRequest{Folder: folder})
 		if (err == nil) != may {
-			t.Errorf("%s: look: %v", name, err)
+			t.Errorf("Look by %s: %v, want it allowed: %v", name, err, may)
 		}
 		in := &headracev1.CheckRequest{Folder: folder, Rank: 1, Cut: 1}
 		if _, err := c.Check(t.Context(), in); (status.Code(err) == codes.NotFound) != may {
-			t.Errorf("%s: check: %v", name, err)
+			t.Errorf("Check by %s: %v, want it allowed (NotFound): %v", name, err, may)
 		}
 		fetch, err := c.Fetch(t.Context(), in)
 		if err == nil {
 			_, err = fetch.Recv()
 		}
 		if (status.Code(err) == codes.NotFound) != may {
-			t.Errorf("%s: fetch: %v", name, err)
+			t.Errorf("Fetch by %s: %v, want it allowed (NotFound): %v", name, err, may)
 		}
 		keep, err := c.Keep(t.Context())
 		if err == nil {
-			_ = keep.Send(&headracev1.KeepRequest{}) // the answer says why it ended
+			_ = keep.Send(&headracev1.KeepRequest{}) // if the stream has ended, CloseAndRecv says why
 			_, err = keep.CloseAndRecv()
 		}
 		if (status.Code(err) == codes.InvalidArgument) != may {
-			t.Errorf("%s: keep: %v", name, err)
+			t.Errorf("Keep by %s: %v, want it allowed (InvalidArgument): %v", name, err, may)
 		}
 		if _, err := c.Forget(t.Context(), &headracev1.ForgetRequest{Folder: folder}); (err == nil) != may {
-			t.Errorf("%s: forget: %v", name, err)
+			t.Errorf("Forget by %s: %v, want it allowed: %v", name, err, may)
 		}
 		_ = conn.Close()
 	}
@@ -93,17 +93,17 @@ func TestNobodyReadsOrReplacesACopyWithoutTheRoleOfAnAgent(t *testing.T) {
 func TestAPortForOtherAgentsOffLoopbackNeedsTLSAndAName(t *testing.T) {
 	w := newWorld(t)
 	if r := w.run("agent", "--peer-listen", "192.0.2.1:0"); r.code == exitOK || !strings.Contains(r.err, "--tls-cert") {
-		t.Errorf("%+v", r)
+		t.Errorf("a peer address off loopback without TLS: %+v, want an error that names --tls-cert", r)
 	}
 	if r := w.run("agent", "--replicas", "1", "--peer-listen", "0.0.0.0:0"); r.code != exitUsage || !strings.Contains(r.err, "name the one by which they reach this node") {
-		t.Errorf("%+v", r)
+		t.Errorf("the peer address 0.0.0.0: %+v, want an error that asks for the node's own address", r)
 	}
 	if r := w.run("agent", "--replicas", "2"); r.code != exitUsage || !strings.Contains(r.err, "not one of 0, 1") {
-		t.Errorf("%+v", r)
+		t.Errorf("--replicas 2: %+v, want an error that names the allowed values", r)
 	}
 }
 
-// With certificates alone the other end has to be an agent, too.
+// Where the ends know each other by certificates only, the other end must have the role of an agent, too.
 func TestAnAgentSendsNothingToACertificateThatIsNoAgents(t *testing.T) {
 	w := newWorld(t)
 	tls := w.certificate("node-1")
@@ -119,7 +119,7 @@ func TestAnAgentSendsNothingToACertificateThatIsNoAgents(t *testing.T) {
 		}
 		_, err = headracev1.NewReplicasClient(conn).Look(t.Context(), &headracev1.LookRequest{Folder: &headracev1.SlotFolder{Id: "0123456789abcdef", Job: "default", Dir: "/ckpt"}})
 		if (err == nil) != may || !may && !strings.Contains(err.Error(), "--role agent=NAME") {
-			t.Errorf("%v: %v", role, err)
+			t.Errorf("Look where the other end's role is %v: %v, want it allowed (%v), or an error that names --role agent=NAME", role, err, may)
 		}
 		_ = conn.Close()
 	}

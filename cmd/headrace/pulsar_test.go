@@ -24,8 +24,8 @@ const (
 	pulsarParts   = 2
 )
 
-// pulsarClicks is a broker with the topic clicks: record i is in entry i/100 of both
-// partitions together, which take turns.
+// pulsarClicks starts a broker with the topic clicks. Its entries, of 100 records each, are in the
+// two partitions by turns, so record i is in the entry i/100, counted over both.
 func pulsarClicks(t *testing.T) *testbroker.Pulsar {
 	t.Helper()
 	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
@@ -58,7 +58,7 @@ func pulsarClicks(t *testing.T) *testbroker.Pulsar {
 	return b
 }
 
-// pulsarTopic is what the broker says of a partition.
+// pulsarTopic is what the broker says about a partition.
 type pulsarTopic struct {
 	Ledgers []struct{ LedgerID int64 }
 	Cursors map[string]struct{ MarkDeletePosition string }
@@ -76,15 +76,15 @@ func pulsarStats(t *testing.T, b *testbroker.Pulsar, partition int) (s pulsarTop
 	return s
 }
 
-// Each record is trained once; a broker that does not answer is told; a dataset that is
-// deleted says what it removes at the broker, and removes it.
+// Each record is trained on once. When the broker does not answer, we say so. delete removes the
+// dataset's subscriptions from the broker and says which they are.
 func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t *testing.T) {
 	b := pulsarClicks(t)
 	part := fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks", b.URL(), b.AdminURL())
 	w := newWorld(t)
 	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", part+", subscription: trainers}", 1))
 	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "0 bad") {
-		t.Errorf("check says %s", out)
+		t.Errorf("check says %s, want 0 bad records", out)
 	}
 	up := w.up("-f", "clicks.yaml")
 	const sum = pulsarRecords * (pulsarRecords - 1) / 2
@@ -101,16 +101,16 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 		slices.Sort(all)
 		return all
 	}
-	// Each official Reader has a subscription that ends with it, a moment after the last record was read.
-	up.until("only ours are there", func() bool {
+	// Each reader of the official client has a subscription of its own, which ends a little after the last record was read.
+	up.until("no subscriptions but ours", func() bool {
 		return slices.Equal(subscriptions(), []string{"trainers", "trainers", "trainers-retain", "trainers-retain"})
 	})
 	const removed = "subscriptions trainers and trainers-retain of clicks"
 	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, removed) || len(subscriptions()) != 2*pulsarParts {
-		t.Errorf("before the dataset is deleted: %q, and the broker has %q", out, subscriptions())
+		t.Errorf("delete --dry-run says %q, and the broker then has the subscriptions %q; want it to name ours and to leave them", out, subscriptions())
 	}
 	if out := w.ok("delete", "clicks", "--yes"); !strings.Contains(out, removed) || len(subscriptions()) != 0 {
-		t.Errorf("when the dataset is deleted: %q, and the broker has %q", out, subscriptions())
+		t.Errorf("delete says %q, and the broker then has the subscriptions %q; want it to name ours and to remove them", out, subscriptions())
 	}
 	up.stop()
 	w.nothingLeft()
@@ -120,9 +120,10 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 	frozen.nothingLeft()
 }
 
-// A TTL moves the subscriptions past unread messages, and the broker deletes them. With
-// on_loss: stop (the default) the dataset stops and names the range and the way out. With
-// continue exactly these ledgers are excluded, and every other record is trained once.
+// A TTL moves the subscriptions past messages that are not read yet, and the broker deletes
+// these messages. With on_loss: stop (the default) the dataset stops, and its reason names the
+// partition and what can be done. With on_loss: continue exactly the deleted ledgers are
+// excluded, and every other record is trained on once.
 func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	b := pulsarClicks(t)
 	w := newWorld(t)
@@ -160,7 +161,7 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 		}
 		first := ledgers[2].LedgerID
 		up.until("the broker has deleted two ledgers", func() bool {
-			for _, name := range []string{"trainers", "trainers-retain"} { // as a TTL moves them
+			for _, name := range []string{"trainers", "trainers-retain"} { // the test moves them as a TTL does
 				_, _ = b.Admin(t.Context(), http.MethodPost, path+"/subscription/"+name+"/resetcursor", map[string]int64{"ledgerId": first, "entryId": 0, "partitionIndex": -1})
 			}
 			_, _ = b.Admin(t.Context(), http.MethodPost, path+"/trim", nil)
@@ -174,7 +175,7 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	first.wait()
 	v := status()
 	if !strings.Contains(v.Reason, "on_loss: continue") || !strings.Contains(v.Reason, "clicks-partition-") || len(v.Excluded) > 0 {
-		t.Errorf("stopped with %q, excluded %+v", v.Reason, v.Excluded)
+		t.Errorf("the dataset stopped with the reason %q and the excluded ranges %+v; want a reason that names a partition and on_loss: continue, and nothing excluded", v.Reason, v.Excluded)
 	}
 	w.write("clicks.yaml", spec+"on_loss: continue\n")
 	w.ok("dataset", "apply", "-f", "clicks.yaml")
@@ -187,16 +188,16 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	var excluded []string
 	for _, e := range v.Excluded {
 		if e.Kind != "truncated" {
-			t.Errorf("excluded as %s: %+v", e.Kind, e)
+			t.Errorf("an excluded range has the kind %s, want truncated: %+v", e.Kind, e)
 		}
 		excluded = append(excluded, fmt.Sprintf("%s ledger %d [%d, %d)", e.Label, e.Segment>>4, e.Start, e.End))
 	}
 	slices.Sort(gone)
 	if slices.Sort(excluded); !slices.Equal(excluded, gone) {
-		t.Errorf("excluded are\n%q, deleted were\n%q", excluded, gone)
+		t.Errorf("excluded are\n%q, want the deleted ledgers\n%q", excluded, gone)
 	}
 	if v.Counts.Excluded != pulsarParts*lost || v.Counts.Acked != entries-pulsarParts*lost || v.State != "done" {
-		t.Errorf("status says %+v", v)
+		t.Errorf("at the end the status is %+v, want done, with %d entries excluded and all others acknowledged", v, pulsarParts*lost)
 	}
 	up.stop()
 	w.nothingLeft()

@@ -14,9 +14,9 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// A broker loses the oldest file of its commit log. With on_loss: stop (the default) the
-// dataset stops and names the range and the way out; with continue exactly this range is
-// excluded, and every other record is trained once.
+// A broker loses the oldest file of its commit log. With on_loss: stop (the default) the dataset
+// stops, and its reason names the lost range and what can be done. With on_loss: continue exactly
+// the lost range of each queue is excluded, and every other record is trained on once.
 func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Set: map[string]string{"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "262144"}})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 			begins[q], err = remoting.OffsetOf(answer)
 		}
 		if err != nil || begins[q] == 0 || begins[q] >= n/queues {
-			t.Fatalf("queue %d begins at %d (%v)", q, begins[q], err)
+			t.Fatalf("after the loss queue %d begins at offset %d (%v), want it to have lost some of its %d records", q, begins[q], err, n/queues)
 		}
 		for offset := range begins[q] {
 			lost++
@@ -77,7 +77,7 @@ func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	v := status()
 	range0, range1 := fmt.Sprintf("[0, %d)", begins[0]), fmt.Sprintf("[0, %d)", begins[1])
 	if r := v.Reason; !strings.Contains(r, "on_loss: continue") || !strings.Contains(r, "clicks/b0/") || !strings.Contains(r, range0) && !strings.Contains(r, range1) || len(v.Excluded) > 0 {
-		t.Errorf("stopped with %q, excluded %+v", v.Reason, v.Excluded)
+		t.Errorf("the dataset stopped with the reason %q and the excluded ranges %+v; want a reason that names a queue, its lost range and on_loss: continue, and nothing excluded", v.Reason, v.Excluded)
 	}
 	w.write("clicks.yaml", spec+"on_loss: continue\n")
 	w.ok("dataset", "apply", "-f", "clicks.yaml")
@@ -93,19 +93,19 @@ func TestWhatRocketMQLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	}
 	for q, end := range begins {
 		if want := fmt.Sprintf("rocketmq:c1/b0/clicks/%d [0, %d) truncated", q, end); !seen[want] {
-			t.Errorf("%s is not excluded: %v", want, seen)
+			t.Errorf("%s is not among the excluded ranges %v", want, seen)
 		}
 	}
 	if v.Counts.Excluded != lost || v.Counts.Acked != n-lost || v.State != "done" {
-		t.Errorf("lost %d; status says %+v", lost, v)
+		t.Errorf("%d records are lost; want them excluded, all others acknowledged and the dataset done in the status %+v", lost, v)
 	}
 	up.stop()
 	w.nothingLeft()
 }
 
-// A broker loses messages that were trained already, as with its machine's power, and producers
-// send others before anybody looks. The dataset stops, also with on_loss: continue, and names
-// the queue and the offset.
+// A broker loses its last messages, as at a loss of power, when they were already trained on.
+// Before we ask the broker again, producers send other messages, which get the same offsets. The
+// dataset stops, with on_loss: continue too, and its reason names the queue and the offset.
 func TestMessagesThatRocketMQLosesAndReplacesStopALiveDataset(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{Set: map[string]string{"mappedFileSizeCommitLog": "8388608"}})
 	if err != nil {
@@ -154,14 +154,14 @@ func TestMessagesThatRocketMQLosesAndReplacesStopALiveDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = each
-	for range 5 { // more than were lost
+	for range 5 { // more than were lost, so the queue does not become shorter
 		add("others")
 	}
 	up.until("the dataset stops", func() bool { return status().State == "failed" })
 	reason := status().Reason
 	for _, word := range []string{"clicks/b0/0", "took back the records from offset", "RocketMQ: a broker that lost its last messages", "apply it again"} {
 		if !strings.Contains(reason, word) {
-			t.Errorf("it stops with %q, which does not say %q", reason, word)
+			t.Errorf("the dataset stopped with the reason %q, which does not say %q", reason, word)
 		}
 	}
 	t.Log(reason)

@@ -12,8 +12,7 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 )
 
-// `headrace run` reads with two trainers: each record of
-// every queue is trained once.
+// With `headrace run` and two trainers, each record of every queue is trained on once.
 func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
 	if err != nil {
@@ -47,7 +46,7 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}",
 		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks, group: trainers}", b.NameServer()), 1))
 	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "5,000 records, 0 bad") {
-		t.Errorf("check says %s", out)
+		t.Errorf("check says %s, want 5,000 records and none bad", out)
 	}
 	out := w.ok("run", "-f", "clicks.yaml", "--nproc-per-node", "2", "--", w.self(""))
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
@@ -62,7 +61,7 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 	frozen.nothingLeft()
 }
 
-// fiveHundredQueues of one topic have a few records each. One agent reads all of them once.
+// fiveHundredQueues checks that one agent reads a topic of 500 queues, each with a few records, completely and once.
 func fiveHundredQueues(t *testing.T, b *testbroker.RocketMQ) {
 	t.Helper()
 	const queues, each, n = 500, 4, 2000
@@ -85,7 +84,7 @@ func fiveHundredQueues(t *testing.T, b *testbroker.RocketMQ) {
 	began := time.Now()
 	out := w.ok("run", "-f", "clicks.yaml", "--", w.self(""))
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
-		t.Errorf("of %d queues: rows %d sum %d, want %d and %d\n%s", queues, rows, sum, n, n*(n-1)/2, out)
+		t.Errorf("from %d queues: rows %d sum %d, want %d and %d\n%s", queues, rows, sum, n, n*(n-1)/2, out)
 	}
 	t.Logf("%d queues were read in %v", queues, time.Since(began))
 	w.nothingLeft()

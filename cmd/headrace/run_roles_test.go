@@ -16,12 +16,12 @@ func TestRunStartsTheTasksOfAJobsFile(t *testing.T) {
 	}
 	for _, line := range []string{"[chief] ", "[worker 0] ", "[worker 1] ", "[evaluator] evaluated in " + w.dir} {
 		if !strings.Contains(r.out, line) {
-			t.Errorf("no line %q:\n%s", line, r.out)
+			t.Errorf("the tasks' output has no %q:\n%s", line, r.out)
 		}
 	}
 	for _, line := range []string{"[headrace] chief has ended well", "[headrace] worker 1 has ended well", "[headrace] worker 0 runs, pid "} {
 		if !strings.Contains(r.err, line) {
-			t.Errorf("no line %q:\n%s", line, r.err)
+			t.Errorf("run's own messages do not have %q:\n%s", line, r.err)
 		}
 	}
 	w.nothingLeft()
@@ -38,7 +38,7 @@ func TestAJobsFileThatIsWrongIsToldSo(t *testing.T) {
 		"run job.yaml --nproc-per-node 2 -- true": "--nproc-per-node does not go with the roles of job.yaml",
 	} {
 		if r := w.run(strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.err, says) {
-			t.Errorf("%s: exit %d, want %q\n%s", args, r.code, says, r.err)
+			t.Errorf("%s: exit code %d, want %d and %q in\n%s", args, r.code, exitUsage, says, r.err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// self makes `run`'s command this test binary as a trainer of clicks.
+// self returns the path of this test binary, and sets the environment so that it acts as a trainer of clicks.
 func (w *world) self(mode string) string {
 	w.t.Helper()
 	exe, err := os.Executable()
@@ -28,7 +28,7 @@ func (w *world) self(mode string) string {
 
 var totals = regexp.MustCompile(`rows (\d+) sum (\d+)`)
 
-// read adds up what trainers said at their end.
+// read adds up the rows and sums that trainers have printed at their end.
 func read(t *testing.T, out string) (rows, sum int64) {
 	t.Helper()
 	for _, m := range totals.FindAllStringSubmatch(out, -1) {
@@ -49,14 +49,14 @@ func TestRunGivesTrainersEveryRecordOnce(t *testing.T) {
 	}
 	for _, rank := range []string{"0", "1"} {
 		if !regexp.MustCompile(`(?m)^\S*` + rank + `\S*.*rows \d+`).MatchString(out) {
-			t.Errorf("no line of rank %s with its prefix:\n%s", rank, out)
+			t.Errorf("no output line has the prefix of rank %s:\n%s", rank, out)
 		}
 	}
 	w.nothingLeft()
 
 	again := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	if rows, _ := read(t, again.out); again.code != exitOK || rows != 0 || !strings.Contains(again.err, "was read to its end before") {
-		t.Errorf("a second run: %+v", again)
+		t.Errorf("a second run: %+v, want no rows, and that the dataset was read to its end before", again)
 	}
 	w.nothingLeft()
 }
@@ -66,17 +66,17 @@ func TestRunBesidesAMasterAndAnAgentThatAreThere(t *testing.T) {
 	w.clicks(100)
 	m := w.master("--job", "default")
 	if r := w.run("run", "-f", "clicks.yaml", "--", w.self("")); r.code != exitUnreachable || !strings.Contains(r.err, "no agent of this machine answers") {
-		t.Errorf("without an agent: %+v", r)
+		t.Errorf("run with a master but without an agent: %+v, want exit code %d and that no agent answers", r, exitUnreachable)
 	}
 	a := w.start("agent", "--name", "one", "--allow-root", w.dir)
 	a.until("socket", func() bool { _, err := os.Stat(w.socket()); return err == nil })
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
-		t.Errorf("%+v", r)
+		t.Errorf("run with a master and an agent: %+v, want 100 rows", r)
 	}
 	v := decoded[view.Job](t, w.ok("top", "-o", "json"))
 	if len(v.Agents) != 1 || v.Agents[0].Name != "one" || v.Datasets[0].State != "done" || v.Datasets[0].Counts.Settled != v.Datasets[0].Counts.Listed {
-		t.Errorf("%+v", v)
+		t.Errorf("top shows %+v, want the agent one, and the dataset done and completely settled", v)
 	}
 	a.stop()
 	m.stop()
@@ -88,10 +88,10 @@ func TestRunExitsAsItsTrainersDo(t *testing.T) {
 	w.clicks(10)
 	r := w.run("run", "-f", "clicks.yaml", "--max-restarts", "1", "--", w.self(modeFail))
 	if r.code != 3 || strings.Count(r.out, "failing as asked") != 2 || !strings.Contains(r.err, "exit status 3") {
-		t.Errorf("%+v", r)
+		t.Errorf("run with a trainer that fails: %+v, want two starts and the trainer's exit code 3", r)
 	}
 	if r := w.run("run", "-f", "clicks.yaml", "--", "/no/such/program"); r.code == exitOK || !strings.Contains(r.err, "/no/such/program") {
-		t.Errorf("%+v", r)
+		t.Errorf("run with a program that does not exist: %+v, want an error that names it", r)
 	}
 	w.nothingLeft()
 }
@@ -104,12 +104,12 @@ func TestATrainerThatIsKilledLosesNothing(t *testing.T) {
 	hang := w.self(modeHang)
 	first := w.start("run", "--", hang)
 	first.until("a batch in its hands", func() bool { return strings.Contains(first.out.String(), "hanging with") })
-	first.signal(syscall.SIGKILL) // run and, by its parent's death, the trainer
+	first.signal(syscall.SIGKILL) // this kills run, and the trainer is killed because its parent has died
 	first.wait()
 	w.env = append(w.env, modeVariable+"=")
 	out := w.ok("run", "--", hang)
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
-		t.Errorf("rows %d sum %d\n%s", rows, sum, out)
+		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAnAgentFindsItsMasterAgainOnAnotherPort(t *testing.T) {
 	m.until("another address", func() bool { at, err := link.ReadAddress(w.state()); return err == nil && at != before })
 	out := w.ok("run", "--", w.self(""))
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
-		t.Errorf("rows %d sum %d\n%s", rows, sum, out)
+		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
 	}
 	a.stop()
 	m.stop()
@@ -142,7 +142,7 @@ func TestSIGINTAtEveryStageLeavesNothingBehind(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args func(w *world) []string
-		when func(w *world, p *proc) bool // nil: at once, whatever it is doing
+		when func(w *world, p *proc) bool // when SIGINT is sent; nil means 30 ms after the start
 		code int
 	}{
 		{"up, as it starts", upArgs, nil, 0},
@@ -161,14 +161,14 @@ func TestSIGINTAtEveryStageLeavesNothingBehind(t *testing.T) {
 			w.clicks(1000)
 			p := w.start(tc.args(w)...)
 			if tc.when == nil {
-				time.AfterFunc(30*time.Millisecond, func() { p.signal(os.Interrupt) }) // somewhere in its start
+				time.AfterFunc(30*time.Millisecond, func() { p.signal(os.Interrupt) }) // while it starts, at no special point
 			} else {
-				p.until("the moment", func() bool { return tc.when(w, p) })
+				p.until(tc.name, func() bool { return tc.when(w, p) })
 				p.signal(os.Interrupt)
 			}
 			r := p.wait()
-			if early := tc.when == nil && r.code == -1; r.code != tc.code && !early { // before there was a handler
-				t.Errorf("exit %d, want %d\n%s%s", r.code, tc.code, r.out, r.err)
+			if early := tc.when == nil && r.code == -1; r.code != tc.code && !early { // early: the process died of the signal because it did not handle signals yet
+				t.Errorf("exit code %d, want %d\n%s%s", r.code, tc.code, r.out, r.err)
 			}
 			w.nothingLeft()
 		})
@@ -188,7 +188,7 @@ func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	up := w.up()
 	page := w.fetch("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/metrics")
 	if !strings.Contains(page, "headrace_agent_buffer_bytes") || !strings.Contains(page, "headrace_store_commit_seconds") {
-		t.Error("up shows not both:", page)
+		t.Error("the metrics of up are not those of both agent and master:", page)
 	}
 	up.stop()
 
@@ -198,18 +198,18 @@ func TestAnAgentShowsItsOwnNumbers(t *testing.T) {
 	base := "http://" + at.FindStringSubmatch(a.err.String())[1]
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/debug/pprof/": http.StatusOK} {
 		if got, _ := w.page(base + path); got != want {
-			t.Errorf("%s without a master: %d, want %d", path, got, want)
+			t.Errorf("GET %s of an agent without a master: status %d, want %d", path, got, want)
 		}
 		refused := http.StatusUnauthorized
 		if path == "/healthz" {
 			refused = http.StatusOK
 		}
 		if got := statusOf(t, base+path); got != refused {
-			t.Errorf("%s without a token: %d, want %d", path, got, refused)
+			t.Errorf("GET %s without a token: status %d, want %d", path, got, refused)
 		}
 	}
 	if page := w.fetch(base + "/metrics"); !strings.Contains(page, "headrace_agent_buffer_bytes") {
-		t.Error("agent:", page)
+		t.Error("the agent's metrics have no headrace_agent_buffer_bytes:", page)
 	}
 	a.stop()
 	w.nothingLeft()
@@ -225,7 +225,7 @@ func statusOf(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
-// page reads a page of the master or the agent as their user does: with the token.
+// page gets a page of the master or the agent with the token, as their user does, and returns status and text.
 func (w *world) page(url string) (int, string) {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, url, nil)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silentBroker accepts connections and never answers.
+// silentBroker starts a listener that accepts connections and never answers, and returns its address.
 func silentBroker(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -19,7 +19,7 @@ func silentBroker(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go func() { // ends with the listener
+	go func() { // until the listener is closed
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -31,8 +31,8 @@ func silentBroker(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// lostBroker acts like a broker whose machine is gone: connecting to it never ends. Its
-// queue of connections is full.
+// lostBroker returns an address that is like that of a broker whose machine is gone: an attempt to
+// connect gets no answer. For this a socket listens there whose queue of connections is full.
 func lostBroker(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -55,11 +55,11 @@ func lostBroker(t *testing.T) string {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	t.Fatal("this kernel takes connections that nobody accepts")
+	t.Fatal("the kernel still takes connections to a listener with a full queue, so this test cannot be done")
 	return ""
 }
 
-// These verbs used to say "no master answers" after 15 s, of a master that was well.
+// When a broker does not answer, these verbs say so. After 15 s they used to say "no master answers", although there was a master that worked.
 func TestABrokerThatDoesNotAnswerIsNotAMissingMaster(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) string{"silent": silentBroker, "lost": lostBroker} {
 		for _, verb := range []string{"apply", "up", "run"} {
@@ -78,11 +78,11 @@ func TestABrokerThatDoesNotAnswerIsNotAMissingMaster(t *testing.T) {
 				r := w.run(args...)
 				for _, part := range []string{"dataset events was not applied", "Kafka at " + broker + " does not answer", "hint: is it up"} {
 					if !strings.Contains(r.err, part) {
-						t.Errorf("not said: %q", part)
+						t.Errorf("the error does not say %q", part)
 					}
 				}
 				if r.code != exitFailed || strings.Contains(r.err, "no master answers") {
-					t.Errorf("exit %d:\n%s", r.code, r.err)
+					t.Errorf("exit code %d, want %d and nothing about the master:\n%s", r.code, exitFailed, r.err)
 				}
 			})
 		}

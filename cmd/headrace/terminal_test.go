@@ -14,8 +14,8 @@ import (
 	"github.com/headrace/headrace/internal/view"
 )
 
-// onTerminal starts the binary with a terminal of 80 x 24 as its input and
-// output; what it shows is in p.out, and what is written to keys it reads.
+// onTerminal starts the binary with a terminal of 80 x 24 as its input and output. What it
+// shows is collected in p.out, and what is written to keys is its input.
 func (w *world) onTerminal(args ...string) (p *proc, keys *os.File) {
 	w.t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -45,7 +45,7 @@ func (w *world) onTerminal(args ...string) (p *proc, keys *os.File) {
 		w.t.Fatal(err)
 	}
 	shown := make(chan struct{})
-	go func() { // ends when the last holder of the terminal has gone
+	go func() { // until no process has the terminal open any more
 		defer close(shown)
 		buf := make([]byte, 4096)
 		for {
@@ -71,18 +71,18 @@ func TestTopRepaintsATerminalAndGivesItBack(t *testing.T) {
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
 	top, _ := w.onTerminal("top", "--every", "100ms")
-	top.until("two paintings", func() bool { return strings.Count(top.out.String(), terminal.Home+"job default") >= 2 })
+	top.until("the second painting of top", func() bool { return strings.Count(top.out.String(), terminal.Home+"job default") >= 2 })
 	if !strings.HasPrefix(top.out.String(), terminal.EnterScreen) {
-		t.Errorf("%q", top.out.String()[:40])
+		t.Errorf("top begins with %q, want it to switch to the other screen first", top.out.String()[:40])
 	}
 	m.signal(syscall.SIGKILL)
 	m.wait()
-	top.until("the loss of the master", func() bool { return strings.Contains(top.out.String(), "! no master answers") })
+	top.until("top's message that the master is lost", func() bool { return strings.Contains(top.out.String(), "! no master answers") })
 	w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
-	top.until("its return", func() bool { return strings.Contains(top.out.String(), "the master is back, term 2") })
+	top.until("top's message that the master is back", func() bool { return strings.Contains(top.out.String(), "the master is back, term 2") })
 	top.signal(os.Interrupt)
 	if r := top.wait(); r.code != exitOK || !strings.HasSuffix(r.out, terminal.LeaveScreen) {
-		t.Errorf("exit %d, the end is %q", r.code, r.out[max(0, len(r.out)-40):])
+		t.Errorf("top ended with exit code %d and %q, want %d and a switch back to the first screen at the end", r.code, r.out[max(0, len(r.out)-40):], exitOK)
 	}
 }
 
@@ -102,10 +102,10 @@ func TestDeleteAsksOnATerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := p.wait(); r.code != tc.code {
-			t.Errorf("answer %q: exit %d: %s", tc.answer, r.code, r.out)
+			t.Errorf("delete with the answer %q: exit code %d, want %d: %s", tc.answer, r.code, tc.code, r.out)
 		}
 		if n := len(decoded[[]view.Dataset](t, w.ok("list", "-o", "json"))); n != tc.left {
-			t.Errorf("answer %q: %d datasets are left", tc.answer, n)
+			t.Errorf("after delete with the answer %q there are %d datasets, want %d", tc.answer, n, tc.left)
 		}
 	}
 	w.ok("apply", "-f", "clicks.yaml")
@@ -113,6 +113,6 @@ func TestDeleteAsksOnATerminal(t *testing.T) {
 	p.until("the question", func() bool { return strings.Contains(p.out.String(), "Go on? [y/N]") })
 	p.signal(os.Interrupt)
 	if r := p.wait(); r.code != exitForced {
-		t.Errorf("exit %d after an interrupt", r.code)
+		t.Errorf("delete interrupted at its question: exit code %d, want %d", r.code, exitForced)
 	}
 }

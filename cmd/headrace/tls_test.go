@@ -20,31 +20,31 @@ func TestOffLoopbackEverybodyShowsACertificate(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(100)
 	tls := w.certificate("job")
-	// All addresses of this machine, which loopback belongs to.
+	// The master listens on all addresses of this machine, not only on loopback.
 	m := w.start(append([]string{"up", "--listen", "0.0.0.0:0", "--http", "off", "-f", "clicks.yaml"}, tls...)...)
 	m.until("trainers can come", func() bool { return strings.Contains(m.err.String(), "trainers can come") })
 
 	if out := w.ok(append([]string{"list"}, tls...)...); !strings.Contains(out, "clicks") {
-		t.Error(out)
+		t.Errorf("list with a certificate says %q, want the dataset clicks", out)
 	}
 	if r := w.run("list"); r.code != exitFailed || !strings.Contains(r.err, "--tls-cert") {
-		t.Errorf("without a certificate: %+v", r)
+		t.Errorf("list without a certificate: %+v, want an error that names --tls-cert", r)
 	}
 	stranger := w.certificate("stranger")
-	stranger[5] = tls[5] // it trusts our authority, but is not signed by it
+	stranger[5] = tls[5] // the caller trusts the authority of our job, but its certificate is not signed by it
 	if r := w.run(append([]string{"list"}, stranger...)...); r.code != exitFailed {
-		t.Errorf("with a stranger's certificate: %+v", r)
+		t.Errorf("list with a certificate that another authority signed: %+v, want exit code %d", r, exitFailed)
 	}
 	r := w.run(append(append([]string{"run"}, tls...), "--", w.self(""))...)
 	if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 {
-		t.Errorf("%+v", r)
+		t.Errorf("run with a certificate: %+v, want 100 rows", r)
 	}
 	m.stop()
 	w.nothingLeft()
 }
 
-// certificate writes a key and a certificate for 127.0.0.1 that signs itself, and
-// gives the flags that use them: cert, key, ca.
+// certificate writes a key and a self-signed certificate for 127.0.0.1, and returns the flags
+// --tls-cert, --tls-key and --tls-ca for them.
 func (w *world) certificate(name string) []string {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,17 +84,17 @@ func TestACertificateWithoutARoleMayDoNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A state folder of its own: there is no token in it.
+		// With another state folder, in which there is no token, only the certificate counts.
 		return w.run(append([]string{"list", "--master", at, "--state", w.path("elsewhere")}, tls...)...)
 	}
 	m := start()
 	if r := list(); r.code != exitFailed || !strings.Contains(r.err, "certificate job has no role here") || !strings.Contains(r.err, "--role") {
-		t.Errorf("%+v", r)
+		t.Errorf("list with a certificate without a role: %+v, want an error that names the certificate and --role", r)
 	}
 	m.stop()
 	m = start("--role", "viewer=j*")
 	if r := list(); r.code != exitOK {
-		t.Errorf("%+v", r)
+		t.Errorf("list with a certificate that has the role viewer: %+v, want exit code 0", r)
 	}
 	m.stop()
 }

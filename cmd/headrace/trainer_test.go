@@ -12,18 +12,18 @@ import (
 	"github.com/headrace/headrace/internal/frame"
 )
 
-// trainerVariable makes the test binary a trainer of that dataset: a client of
-// the socket (docs/PROTOCOL.md) in another language than Python, as small as it
-// can be. It prints "rows N sum S" at the end, S being the sum of column number.
+// If the variable trainerVariable names a dataset, the test binary acts as its trainer: a very small
+// client of the socket (docs/PROTOCOL.md) in another language than Python. At the end it prints
+// "rows N sum S", where S is the sum of the column number.
 const trainerVariable = "HEADRACE_TEST_TRAINER"
 
-// Other things a trainer under test may do, in HEADRACE_TEST_MODE.
+// HEADRACE_TEST_MODE makes the trainer behave in another way.
 const (
 	modeVariable = "HEADRACE_TEST_MODE"
-	modeHang     = "hang" // attach, take batches, never step or end
-	modeBatch    = 16     // rows
+	modeHang     = "hang" // attach and take batches, but never step and never end
+	modeBatch    = 16     // rows of a batch
 	modeCredits  = 4      // batches
-	modeFail     = "fail" // exit 3 at once
+	modeFail     = "fail" // exit with code 3 at once
 )
 
 func trainer() int {
@@ -54,7 +54,7 @@ func dialAgent(socket string) (*wire, error) {
 	return &wire{Conn: c, r: bufio.NewReader(c)}, nil
 }
 
-// expect reads control messages until one of type t comes; PING is answered.
+// expect reads control messages until one of the type t comes, and returns it. It answers each PING.
 func (w *wire) expect(t frame.Type) ([]byte, error) {
 	for {
 		h, payload, err := frame.ReadControl(w.r, &w.b)
@@ -155,7 +155,7 @@ func consume(control *wire, socket string, incarnation frame.Incarnation, opened
 		}
 		if os.Getenv(modeVariable) == modeHang {
 			fmt.Println("hanging with", f.Rows, "rows")
-			time.Sleep(time.Hour) // until it is killed; select {} alone would be called a deadlock
+			time.Sleep(time.Hour) // it is killed before; the Go runtime would report an empty select as a deadlock
 		}
 		for range f.Batches {
 			through++

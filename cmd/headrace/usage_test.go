@@ -20,7 +20,7 @@ func TestSpecsOfSeveralFilesAreTakenTogether(t *testing.T) {
 	w.write("views.yaml", strings.Replace(clicksSpec, "clicks", "views", 1))
 	out := w.ok("check", "-f", "clicks.yaml", "-f", "views.yaml", "-o", "json")
 	if names := decoded[[]sample.Checked](t, out); len(names) != 2 || names[0].Name != "clicks" || names[1].Name != "views" {
-		t.Errorf("checked %s", out)
+		t.Errorf("check of two specs says %s\nwant the datasets clicks and views, in this order", out)
 	}
 }
 
@@ -66,15 +66,15 @@ func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := w.run(strings.Fields(tc.args)...)
 			if r.code != tc.code {
-				t.Errorf("exit %d, want %d", r.code, tc.code)
+				t.Errorf("exit code %d, want %d", r.code, tc.code)
 			}
 			for _, s := range tc.says {
 				if !strings.Contains(r.err, s) {
-					t.Errorf("stderr does not say %q:\n%s", s, r.err)
+					t.Errorf("the standard error does not have %q:\n%s", s, r.err)
 				}
 			}
 			if r.out != "" {
-				t.Errorf("an error wrote to stdout: %s", r.out)
+				t.Errorf("a command that failed wrote to the standard output: %s", r.out)
 			}
 		})
 	}
@@ -85,10 +85,10 @@ func TestWhatIsInterruptedExitsWith130WhateverItSays(t *testing.T) {
 	var said strings.Builder
 	a := &app{err: &said}
 	if code := a.report(errors.New("interrupted; all processes are ended"), true); code != exitForced || !strings.Contains(said.String(), "all processes") {
-		t.Errorf("exit %d: %s", code, said.String())
+		t.Errorf("an interrupted command: exit code %d, want %d and its message: %s", code, exitForced, said.String())
 	}
 	if code := a.report(errors.New("no space left"), false); code != exitFailed {
-		t.Errorf("exit %d", code)
+		t.Errorf("a command that failed and was not interrupted: exit code %d, want %d", code, exitFailed)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestHelpOfEveryVerb(t *testing.T) {
 	if err := filepath.WalkDir("testdata/help", func(path string, d fs.DirEntry, err error) error {
 		b, _ := os.ReadFile(path)
 		if strings.Contains(string(b), w.dir) {
-			t.Errorf("%s holds a path of the machine it was written on", path)
+			t.Errorf("%s has a path that exists only on the machine where it was written", path)
 		}
 		return err
 	}); err != nil {
@@ -114,13 +114,13 @@ func TestVersionSaysProtocolAndBuild(t *testing.T) {
 	w := newWorld(t)
 	v := decoded[map[string]any](t, w.ok("version", "-o", "json"))
 	if v["version"] != "0.1.0-test" || v["protocol"] != 1.0 || v["nvml"] != false || v["go"] == "" {
-		t.Error(v)
+		t.Errorf("version -o json says %v, want the version and protocol of this build, and no nvml", v)
 	}
 	if out := w.ok("version"); !strings.HasPrefix(out, "headrace 0.1.0-test (protocol 1, go") || !strings.Contains(out, "without the tag nvml") {
-		t.Error(out)
+		t.Errorf("version says %q", out)
 	}
 	if out := w.ok("version", "-o", "yaml"); !strings.HasPrefix(out, "version: 0.1.0-test\nprotocol: 1\n") {
-		t.Error(out)
+		t.Errorf("version -o yaml says %q", out)
 	}
 }
 
@@ -130,24 +130,24 @@ func TestCheckCountsErrorsByFieldWithoutAMaster(t *testing.T) {
 	w.write("clicks.yaml", clicksSpec)
 	r := w.run("check", "-f", "clicks.yaml", "-o", "json")
 	if r.code != exitFailed || !strings.Contains(r.err, "cannot be decoded: 5") {
-		t.Fatal(r)
+		t.Fatalf("check of a file with bad records: %+v, want exit code %d and 5 records that cannot be decoded", r, exitFailed)
 	}
 	c := decoded[[]sample.Checked](t, r.out)[0]
 	if c.Name != "clicks" || c.Records != 6 || c.Bad != 5 || len(c.Fields) != 2 {
-		t.Fatalf("%+v", c)
+		t.Fatalf("check says %+v, want 6 records, 5 of them bad, and errors of two fields", c)
 	}
 	number, label := c.Fields[0], c.Fields[1]
 	if number.Column != "number" || number.Errors+number.Missing != 4 || label.Column != "label" || label.Errors != 1 {
-		t.Errorf("%+v", c)
+		t.Errorf("the errors by field are %+v, want 4 of number (wrong or missing) and 1 of label", c)
 	}
 	if !strings.HasPrefix(number.Example, "a.tsv:2: record at offset 6") || !strings.Contains(number.Example, `"x"`) {
-		t.Error(number.Example)
+		t.Errorf("the example of number's errors is %q, want the record in line 2", number.Example)
 	}
-	if !strings.HasPrefix(label.Example, "a.tsv:6: record at offset 24") { // the empty line is one, and no record
-		t.Error(label.Example)
+	if !strings.HasPrefix(label.Example, "a.tsv:6: record at offset 24") { // the empty line counts as a line, but not as a record
+		t.Errorf("the example of label's errors is %q, want the record in line 6", label.Example)
 	}
 	if r := w.run("check", "-f", "clicks.yaml", "-n", "1"); r.code != exitOK || r.out != "dataset clicks: 1 records, 0 bad (0.0%)\n" {
-		t.Error(r)
+		t.Errorf("check -n 1: %+v, want one record and none bad", r)
 	}
 }
 
@@ -155,11 +155,11 @@ func TestCompletionScriptsAreMade(t *testing.T) {
 	w := newWorld(t)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if out := w.ok("completion", shell); !strings.Contains(out, "headrace") || len(out) < 1000 {
-			t.Error(shell, len(out))
+			t.Errorf("the completion script of %s has %d bytes, want at least 1000, and the name headrace in it", shell, len(out))
 		}
 	}
 	if out := w.ok("__complete", "list", "-o", ""); !strings.Contains(out, "json") {
-		t.Error(out)
+		t.Errorf("the completion of -o offers %q, want json among it", out)
 	}
 }
 
@@ -178,11 +178,11 @@ func TestJSONAndYAMLHaveTheSameFieldsInOrder(t *testing.T) {
 	for _, key := range []string{"name", "state", "reason", "unit", "passes", "counts", "listed", "partition", "more"} {
 		i := strings.Index(yaml[at:], key+":")
 		if i < 0 || !strings.Contains(string(j), `"`+key+`"`) {
-			t.Fatalf("%s is missing or out of order in\n%s", key, yaml)
+			t.Fatalf("the field %s is missing in the JSON, or missing or out of order in the YAML\n%s", key, yaml)
 		}
 		at += i
 	}
 	if !strings.Contains(yaml, "reason: '12:30: yes'") || !strings.Contains(yaml, "partition: []") {
-		t.Error(yaml)
+		t.Errorf("the YAML is\n%s\nwant the reason in quotes, because it looks like another type, and the empty list as []", yaml)
 	}
 }
