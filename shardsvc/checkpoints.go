@@ -9,6 +9,7 @@ type checkpoints struct {
 	kind   kind
 
 	pasts []*rankPast // by index of the rank
+	must  bool        // some rank must go back; it may stay true for a while after the last one did
 	procs map[*worker]*workerPast
 
 	cuts     []*keptCut   // in order of cutOrder

@@ -77,7 +77,7 @@ const (
 	// ReplyPause: Worker, Cut.Cut, Reason: hand it no further batch; Refused: the
 	// pause has ended.
 	ReplyPause
-	// ReplyRound: Worker, Dataset, Virtual, Request (the series), Round and RoundRows.
+	// ReplyRound: Worker, Dataset, Request (the series) and Round.
 	ReplyRound
 )
 
@@ -141,6 +141,13 @@ type CutAnswer struct {
 	Body *cut.Cut // ask: the cut
 }
 
+// RoundAnswer is the rest of a ReplyRound.
+type RoundAnswer struct {
+	rounds.Decision
+	Virtual uint32   // the virtual rank of the stream, from 1; 0: none
+	Rows    []uint64 // the rows of all ranks, for each round that the receiver was not told yet
+}
+
 // Reply goes to one session. Replies of a session keep their order: a shell
 // that gathers several into one message starts a new message when a Revoke,
 // End, Fence or Join would be moved before a Grant that precedes it.
@@ -165,7 +172,6 @@ type Reply struct {
 	Epoch            uint32
 	Generation       uint32
 	PieceLo, PieceHi int32
-	Virtual          uint32 // with Round: the virtual rank of the stream, from 1; 0: none
 	Request          uint64
 	Token            Token
 	Segment          int64
@@ -177,8 +183,7 @@ type Reply struct {
 	Identity         string
 	Reason           string
 	Cut              *CutAnswer
-	Round            *rounds.Decision
-	RoundRows        []uint64   // the rows of all ranks, for each round that the receiver was not told yet
+	Round            *RoundAnswer
 	Again            *cut.Tally // the records in Units; nil: Units is 0
 }
 

@@ -10,6 +10,9 @@ import (
 
 // standingOf says whether w is kept from all rows now.
 func (ck *checkpoints) standingOf(h *holder) standing {
+	if !ck.gates() && ck.pause == nil {
+		return standing{}
+	}
 	w := h.process().(*worker)
 	switch {
 	case ck.gated(w):
@@ -23,6 +26,11 @@ func (ck *checkpoints) standingOf(h *holder) standing {
 // gated says whether w is given rows only after a restore.
 func (ck *checkpoints) gated(w *worker) bool {
 	return ck.phase == restoreOpen || ck.phase == restoreWaits || !ck.model.inStep && ck.past(w.rank).way == mustGoBack
+}
+
+// gates says whether anybody can be gated. It is asked for each grant.
+func (ck *checkpoints) gates() bool {
+	return ck.phase == restoreOpen || ck.phase == restoreWaits || ck.must
 }
 
 // gate says what a gated worker waits for.

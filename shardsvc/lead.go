@@ -121,6 +121,9 @@ func (lg *ledger) nextInLine(d *dataset) {
 		lg.poorestFirst(d)
 		return
 	}
+	if d.incomplete == 0 {
+		return // nothing grows
+	}
 	p := d.upNext()
 	if p == nil {
 		return

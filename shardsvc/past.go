@@ -59,10 +59,13 @@ func (ck *checkpoints) loadPasts(l *loading) {
 		case s.val.called:
 			past.way = wentBack
 		case s.val.must:
-			past.way = mustGoBack
+			ck.mustGoBack(past)
 		}
 	}
 }
+
+// mustGoBack keeps a rank from all rows until it has restored.
+func (ck *checkpoints) mustGoBack(past *rankPast) { past.way, ck.must = mustGoBack, true }
 
 // addTo adds what is stored about restores of the job.
 func (ck *checkpoints) addTo(v *jobValue) {

@@ -36,7 +36,7 @@ func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (agai
 			past.way = wentBack
 		}
 	case ck.keeps(r) || had:
-		past.way = mustGoBack
+		ck.mustGoBack(past)
 	}
 	return again, true
 }

@@ -343,6 +343,7 @@ func (ck *checkpoints) watchRestore() {
 
 // checkRestored opens the gates when all ranks have called.
 func (ck *checkpoints) checkRestored() {
+	ck.must = ck.must && slices.ContainsFunc(ck.pasts, func(p *rankPast) bool { return p.way == mustGoBack })
 	if ck.phase == restoreWaits {
 		for ck.restoring < ck.group.world() {
 			if r := ck.group.member(ck.restoring); r == nil || ck.past(r).way != wentBack {

@@ -85,7 +85,7 @@ func (gr *group) roundReport(a *agent, k *RoundReport) {
 		return
 	}
 	refuse := func(why string) {
-		gr.tell(w, Reply{Kind: ReplyRound, Dataset: k.Dataset, Virtual: k.Virtual, Request: uint64(k.Series), Round: &rounds.Decision{Over: why}})
+		gr.tell(w, Reply{Kind: ReplyRound, Dataset: k.Dataset, Request: uint64(k.Series), Round: &RoundAnswer{Decision: rounds.Decision{Over: why}, Virtual: k.Virtual}})
 	}
 	if reason := gr.noRounds(k); reason != "" {
 		refuse(reason)
@@ -200,7 +200,7 @@ func (gr *group) checkRounds() {
 				gr.ledger.moves(&w.holder) // it may have waited for this
 				rows := slices.Clone(s.Rows(s.told[no].Through))
 				s.told[no] = d
-				gr.tell(w, Reply{Kind: ReplyRound, Dataset: s.ds, Virtual: s.virtualOf(no), Request: uint64(s.no), Round: &d, RoundRows: rows})
+				gr.tell(w, Reply{Kind: ReplyRound, Dataset: s.ds, Request: uint64(s.no), Round: &RoundAnswer{d, s.virtualOf(no), rows}})
 			}
 		}
 		if !d.Last && d.Over == "" {

@@ -31,7 +31,7 @@ func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again
 		must = ck.hasPast()
 	}
 	if must {
-		past.way = mustGoBack
+		ck.mustGoBack(past)
 	}
 	return again, true
 }

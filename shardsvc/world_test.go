@@ -117,11 +117,11 @@ func (r Reply) text(pieces []Piece) string {
 		fmt.Fprintf(&b, "ack %s prefix=%d %s", tok(r.Token), r.Prefix, [...]string{"durable", "STALE", "INVALID"}[r.Code])
 	case ReplyRound:
 		fmt.Fprintf(&b, "round w=%d through=%d last=%v close=%d", r.Worker, r.Round.Through, r.Round.Last, r.Round.Close)
-		if r.Virtual > 0 {
-			fmt.Fprintf(&b, " virtual=%d", r.Virtual)
+		if r.Round.Virtual > 0 {
+			fmt.Fprintf(&b, " virtual=%d", r.Round.Virtual)
 		}
-		if len(r.RoundRows) > 0 {
-			fmt.Fprintf(&b, " rows=%d", r.RoundRows)
+		if len(r.Round.Rows) > 0 {
+			fmt.Fprintf(&b, " rows=%d", r.Round.Rows)
 		}
 		if r.Round.Over != "" {
 			fmt.Fprintf(&b, " OVER: %s", r.Round.Over)

@@ -167,7 +167,7 @@ func (e *Encoder) rare(r *shardsvc.Reply) []byte {
 		m.CutReplies = []*headracev1.CutReply{CutReply(r)}
 	case shardsvc.ReplyRound:
 		m.Rounds = []*headracev1.RoundDecision{{Worker: r.Worker, Dataset: r.Dataset, Series: uint32(r.Request), Through: r.Round.Through,
-			Last: r.Round.Last, Close: r.Round.Close, Over: Valid(r.Round.Over), Rows: r.RoundRows, Virtual: r.Virtual}}
+			Last: r.Round.Last, Close: r.Round.Close, Over: Valid(r.Round.Over), Rows: r.Round.Rows, Virtual: r.Round.Virtual}}
 	case shardsvc.ReplyPause:
 		m.PauseYields = []*headracev1.PauseYields{{Worker: r.Worker, Cut: r.Cut.Cut, On: !r.Refused, Reason: r.Reason}}
 	}

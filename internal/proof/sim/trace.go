@@ -84,7 +84,7 @@ func replyText(r *shardsvc.Reply, pieces []shardsvc.Piece) string {
 	case shardsvc.ReplyPause:
 		s = fmt.Sprintf("hold worker %d for cut %x: on=%v", r.Worker, r.Cut.Cut, !r.Refused)
 	case shardsvc.ReplyRound:
-		s = fmt.Sprintf("rounds of series %d of dataset %d to worker %d: %+v", r.Request, r.Dataset, r.Worker, *r.Round)
+		s = fmt.Sprintf("rounds of series %d of dataset %d to worker %d: %+v", r.Request, r.Dataset, r.Worker, r.Round.Decision)
 	case shardsvc.ReplyClose:
 		s = "close"
 	default:
