@@ -131,7 +131,7 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	}
 	produced.partitions.Store(4)
 	master.until("4 partitions", func() bool {
-		return strings.Contains(w.ok("dataset", "describe", "events"), "events/3") || strings.Contains(master.err.String(), `partitions=2 "known before"=2`)
+		return strings.Contains(w.ok("dataset", "describe", "events"), "events/3") || strings.Contains(master.err.String(), "partitions=2 known_before=2")
 	})
 	more("the growth", 2000)
 

@@ -113,7 +113,7 @@ func put(t testing.TB, client *kafkago.Client, topic string, partition int, code
 			return
 		}
 		// Try again only after an error that says that nothing was written.
-		if !errors.Is(err, kafkago.NotLeaderForPartition) && !errors.Is(err, kafkago.UnknownTopicOrPartition) || time.Now().After(deadline) {
+		if !testbroker.NothingWritten(err) || time.Now().After(deadline) {
 			t.Fatalf("producing to %s/%d: %v", topic, partition, err)
 		}
 	}

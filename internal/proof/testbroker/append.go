@@ -128,9 +128,7 @@ func (b *Broker) Produce(ctx context.Context, req kafkago.ProduceRequest, record
 		if err == nil {
 			err = res.Error
 		}
-		nothing := errors.Is(err, kafkago.NotLeaderForPartition) || errors.Is(err, kafkago.LeaderNotAvailable) || errors.Is(err, kafkago.UnknownTopicOrPartition) ||
-			errors.Is(err, protocol.ErrNoLeader)
-		if !nothing || time.Now().After(within) {
+		if !NothingWritten(err) || time.Now().After(within) {
 			return err
 		}
 		select {
@@ -139,4 +137,18 @@ func (b *Broker) Produce(ctx context.Context, req kafkago.ProduceRequest, record
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// NothingWritten reports whether an error of Client.Produce means that no record was written, so that
+// it can be tried again: the broker refused, or the client found nobody to send the records to. On a
+// busy machine the answer about the metadata of a topic that grows may lack the topic for a moment.
+func NothingWritten(err error) bool {
+	for _, one := range []error{kafkago.NotLeaderForPartition, kafkago.LeaderNotAvailable, kafkago.UnknownTopicOrPartition,
+		protocol.ErrNoLeader, protocol.ErrNoPartition} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	_, before := errors.AsType[*protocol.TopicError](err) // without it, ErrNoTopic is about the answer
+	return before && errors.Is(err, protocol.ErrNoTopic)
 }

@@ -1,6 +1,31 @@
 package testbroker
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+)
+
+func TestOnlyAnErrorBeforeAnythingWasWrittenIsTriedAgain(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("kafka.(*Client).Produce: %w", err) }
+	for err, nothing := range map[error]bool{
+		wrap(produce.NewError(protocol.NewErrNoTopic("events"))):        true,
+		wrap(produce.NewError(protocol.NewErrNoPartition("events", 3))): true,
+		wrap(produce.NewError(protocol.NewErrNoLeader("events", 3))):    true,
+		wrap(kafkago.UnknownTopicOrPartition):                           true,
+		wrap(protocol.ErrNoTopic):                                       false, // the answer lacks the topic
+		wrap(kafkago.RequestTimedOut):                                   false,
+		wrap(context.DeadlineExceeded):                                  false,
+	} {
+		if NothingWritten(err) != nothing {
+			t.Errorf("%v: nothing was written is %v, want %v", err, !nothing, nothing)
+		}
+	}
+}
 
 // A broker was killed while it wrote a batch of 128 messages. 79 of them were in its log.
 func TestTheRestOfAHalfWrittenBatchIsWritten(t *testing.T) {
