@@ -392,15 +392,16 @@ test-sim-long: need ## more seeds of the simulation
 
 .PHONY: check
 # make check may take results from Go's cache, also those of another clone. make test never does.
+test: COUNT := -count=1
 check: build lint test-go-unit test-race ## the inner loop: unit tests, and the race detector on the cores, the shell and the agent
 
-# Four lanes play these side by side, in this order: suites that mostly wait, for brokers or
+# Three lanes play these side by side, in this order: suites that mostly wait, for brokers or
 # for processes that they have killed, beside those that compute. Together are the suites with
 # the most brokers at once. test-flink plays all of test-java.
-LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python "lint test-race test-go-unit" test-kafka-go test-go-whole test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
+LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-go-whole test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
 .PHONY: test
-test: build venv build-server-s3 quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs: also all of `make check`
-	@COUNT=-count=1 .ci/lanes 4 $(LANES)
+test: check build-server-s3 quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
+	@.ci/lanes 3 $(LANES)
 
 .PHONY: test-long
 test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-large-gzip test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
