@@ -96,7 +96,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	if r := v.Retention; r == nil || !r.Warn || r.By != "age" || r.Never || r.Records != 0 {
 		t.Fatalf("status says %+v", r)
 	}
-	// The records stay until tooOld at least. What the guard says is at most some rounds old.
+	// The records stay until tooOld at least. The guard's figures are at most some rounds old.
 	if promised := asked.Add(time.Duration(v.Retention.Seconds * float64(time.Second))); promised.After(tooOld.Add(time.Second)) {
 		t.Errorf("the guard promises the records until %v, but they are safe only until %v", promised, tooOld)
 	}

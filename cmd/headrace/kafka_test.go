@@ -134,7 +134,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 		t.Errorf("status says %s\nwant the state done", out)
 	}
 	lagIsZero(t, b, up, "headrace-events", n/partitions)
-	// What people read has the topic's name, not its id.
+	// Texts for people name the topic, not its id.
 	for what, said := range map[string]string{"its status": w.ok("dataset", "status", "events"), "status": w.ok("status"), "the log": fmt.Sprint(up.err)} {
 		if strings.Contains(said, "kafka:") || what == "its status" && !strings.Contains(said, "events/3") {
 			t.Errorf("%s shows an internal id, or not the partition's name:\n%s", what, said)

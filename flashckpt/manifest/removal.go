@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/headrace/headrace/shardsvc/cut"
 )
@@ -24,7 +25,8 @@ func (c *Checkpoint) BeginRemoval(on FS) error {
 		id = c.Manifest.Cut.ID.String()
 	}
 	path := RemovalPath(c.Path)
-	if _, err := put(on, path, strings.NewReader(id+"\n")); err != nil {
+	// A removal makes room, so a full disk must not refuse it. A mark that is empty counts.
+	if _, err := put(on, path, strings.NewReader(id+"\n")); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
 	if err := on.SyncDir(Dir(path)); err != nil {

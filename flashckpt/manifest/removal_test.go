@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -169,5 +170,31 @@ func TestTheMarkOfAnotherCheckpointOfThatNameDoesNotCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// full is a disk on which a file can be made, and has no room for a byte.
+type full struct{ FS }
+
+type noRoom struct{ Writer }
+
+func (f full) Create(path string) (Writer, error) {
+	w, err := f.FS.Create(path)
+	return noRoom{w}, err
+}
+
+func (noRoom) Write([]byte) (int, error) { return 0, &fs.PathError{Op: "write", Err: syscall.ENOSPC} }
+
+func TestACheckpointOnAFullDiskCanBeRemoved(t *testing.T) {
+	path := made(t, t.TempDir(), func(*Manifest) {})
+	one := found(t, path)[0]
+	if err := one.BeginRemoval(full{OS{}}); err != nil {
+		t.Fatalf("a removal on a full disk: %v", err)
+	}
+	if err := SetPin(OS{}, path, Pin{}); !errors.Is(err, ErrRemoved) {
+		t.Errorf("a pin after that removal has begun: %v, want ErrRemoved", err)
+	}
+	if err := one.Delete(full{OS{}}); err != nil {
+		t.Error(err)
 	}
 }

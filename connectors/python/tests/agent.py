@@ -126,7 +126,7 @@ class Agent:
         self._listener.listen(16)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    # What a test calls.
+    # Tests call these.
 
     def wait(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
         """Waits for a condition over what was heard; fails the test in time."""
@@ -178,7 +178,7 @@ class Agent:
         if os.path.exists(self.path):
             os.unlink(self.path)
 
-    # What the trainer's messages lead to.
+    # These answer the trainer's messages.
 
     def _accept(self) -> None:
         while True:

@@ -137,3 +137,15 @@ def test_a_step_that_is_saved_again_without_room_leaves_the_checkpoint_as_it_was
         restored = ck.restore()
         assert restored is not None
         assert np.array_equal(restored.state["w"], np.ones(2000))
+
+
+@needs_full
+def test_a_full_disk_keeps_no_old_checkpoint_from_being_removed(agents: Agents, tmp_path: Path) -> None:
+    agent = agents(model="private", total=300)
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
+        old = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        os.symlink("/dev/full", os.path.join(old, manifest.FILE_NAME + ".removing"))  # the mark of the removal
+        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        ck.close()
+        agent.wait(lambda: len(agent.bound) == 1)
+    assert os.listdir(tmp_path) == [os.path.basename(new)]

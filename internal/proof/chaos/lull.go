@@ -19,7 +19,7 @@ import (
 // for longer than its session lives, but for less time than it takes to be given up. Meanwhile its
 // trainers step on, and end.
 //
-// What they stepped must not come again. The judge can tell this only after a lull: between other
+// Records that they stepped must not come again. The judge can tell this only after a lull: between other
 // troubles, something was mostly wrong with that agent or the master shortly before, and that might
 // be the reason why a trainer was given up.
 

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// What people do meanwhile: they pin checkpoints, go back to older ones, and lose the master's disk.
+// People pin checkpoints, go back to older ones, and lose the master's disk while trainers run.
 
 const commandWithin = 30 * time.Second
 

@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/internal/proof/child"
 )
 
-// What a run with checkpoints (trainer/saving.py) has, and a run with --journal has not.
+// This file has the parts of a run with checkpoints (trainer/saving.py). A run with --journal has none of them.
 
 const (
 	collectEvery = 25 * time.Millisecond // less than two saves take, after which retention may remove a checkpoint

@@ -188,7 +188,7 @@ func (p *part) segment(id int64) *segment {
 	return p.segs[i]
 }
 
-// Lose deletes the first n segments that are there, even if they are to be kept.
+// Lose deletes the first n segments, also those that must be retained.
 func (l *Log) Lose(partition, n int) {
 	l.change(func() {
 		for _, s := range l.parts[partition].segs {

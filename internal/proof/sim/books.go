@@ -176,9 +176,9 @@ func (b *books) said(t *trainer, recs []int32) {
 	}
 }
 
-// givenUp notes that a master has heard nothing of a process for too long. incarnation 0: of all earlier
-// processes of the rank, of which it has not heard since it started. This is wrong while an agent of
-// its node has a session with this master.
+// givenUp notes that a master has heard nothing of a process for too long. incarnation 0: it gives up
+// all earlier processes of the rank that it has not heard of since it started. To give up a process is
+// wrong while an agent of its node has a session with this master.
 func (b *books) givenUp(m *master, rank uint32, incarnation uint64) {
 	w := b.w
 	for _, t := range w.everybody {

@@ -12,7 +12,7 @@ from ._errors import CheckpointError
 # Of a folder that is not ours to open, or of a kind that cannot be synced.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def room(path: str, need: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
         raise CheckpointError(no_room(path, need, error.strerror or str(error))) from error
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from . import _manifest
-from ._durable import sync
+from ._durable import NO_ROOM, sync
 from ._errors import CheckpointError
 
 
@@ -15,10 +15,14 @@ def begin(manifest: _manifest.Manifest) -> None:
     `headrace ckpt pin` refuses. Raises CheckpointError if it is pinned."""
     if not os.path.lexists(manifest.path):
         return  # another trainer has removed it
-    with open(_mark(manifest), "w", encoding="ascii") as f:
-        f.write(manifest.cut_id + "\n")
-        f.flush()
-        os.fsync(f.fileno())
+    try:
+        with open(_mark(manifest), "w", encoding="ascii") as f:
+            f.write(manifest.cut_id + "\n")
+            f.flush()
+            os.fsync(f.fileno())
+    except OSError as error:  # a removal makes room; a mark that is empty counts
+        if error.errno not in NO_ROOM:
+            raise
     sync(manifest.folder)
     if manifest.pinned:
         cancel(manifest)
