@@ -162,7 +162,12 @@ func (w *world) startProgram(program string, args ...string) *proc {
 		w.t.Fatal(err)
 	}
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	w.t.Cleanup(func() { p.kill() })
+	w.t.Cleanup(func() {
+		p.kill()
+		if text := p.err.String(); w.t.Failed() && text != "" { // what the others wrote tells why one of them waited
+			w.t.Logf("%v wrote:\n%s", p.cmd.Args, text[max(0, len(text)-4000):])
+		}
+	})
 	return p
 }
 
