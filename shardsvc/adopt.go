@@ -103,12 +103,7 @@ type fitted struct {
 }
 
 func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
-	f = fitted{ds: d, in: q, segments: q.Segments, complete: q.Complete}
-	for _, p := range d.parts {
-		if p.identity == q.Identity {
-			f.p = p
-		}
-	}
+	f = fitted{ds: d, in: q, p: d.byIdentity[q.Identity], segments: q.Segments, complete: q.Complete}
 	if has, u := d.opt.UnitOf(q.Identity), cmp.Or(q.Unit, d.opt.Unit); has != u {
 		return f, fmt.Errorf("partition %s counts %s, and in the checkpoint it counted %s: its kind of source or its format was changed", q.Label(), has, u)
 	}
@@ -379,6 +374,7 @@ func (lg *ledger) removePartition(p *partition) {
 	}
 	p.gone = true
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
+	delete(d.byIdentity, p.identity)
 	d.unready(p)
 	lg.parts[p.no] = nil
 	for _, letter := range []byte{keyPartition, keySegment, keySettled, keyAck, keyTries, keyDropped} {

@@ -23,9 +23,10 @@ type dataset struct {
 	landings landings // transactions that were pushed
 	bad      badRecords
 
-	parts  []*partition // by number
-	ready  readyQueues
-	newest int // grants of the source since the last one of the backfill
+	parts      []*partition          // by number
+	byIdentity map[string]*partition // the same, by identity
+	ready      readyQueues
+	newest     int // grants of the source since the last one of the backfill
 
 	waiting line.Queue[request]
 	told    State // what waiting requests were told last
@@ -102,7 +103,7 @@ func (lg *ledger) setOptions(d *dataset, o Options) {
 }
 
 func (lg *ledger) newDataset(id DatasetID) *dataset {
-	d := &dataset{id: id}
+	d := &dataset{id: id, byIdentity: map[string]*partition{}}
 	for int64(len(lg.datasets)) <= int64(id) {
 		lg.datasets = append(lg.datasets, nil)
 	}
@@ -178,7 +179,7 @@ func (lg *ledger) addPartition(e *AddPartition) {
 		lg.rejected("partition %d %q of dataset %d: unknown dataset, listing finished, or not the next number %d", e.Number, e.Identity, e.Dataset, lg.nextPart)
 		return
 	}
-	if e.Identity == "" || slices.ContainsFunc(d.parts, func(p *partition) bool { return p.identity == e.Identity }) {
+	if e.Identity == "" || d.byIdentity[e.Identity] != nil {
 		lg.rejected("partition %d of dataset %d: no identity, or %q is there already", e.Number, e.Dataset, e.Identity)
 		return
 	}
@@ -197,6 +198,7 @@ func (lg *ledger) makePartition(d *dataset, identity, name string, estimated boo
 	if err := p.named(identity); err != nil {
 		panic("shardsvc: " + err.Error()) // was checked
 	}
+	d.byIdentity[identity] = p
 	p.name, p.estimated = name, estimated
 	lg.dirtyPartition(p)
 	return p

@@ -45,7 +45,13 @@ func (lg *ledger) checkLedger() error {
 func (lg *ledger) checkDataset(d *dataset) error {
 	var total, planned, pending int64
 	var incomplete, undrained, unsettled, leases int
+	if len(d.byIdentity) != len(d.parts) {
+		return fmt.Errorf("%d partitions, and %d by identity", len(d.parts), len(d.byIdentity))
+	}
 	for _, p := range d.parts {
+		if d.byIdentity[p.identity] != p {
+			return fmt.Errorf("partition %s is not found by its identity", p.identity)
+		}
 		if p.counts1() {
 			total += p.Total
 		}

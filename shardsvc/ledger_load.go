@@ -73,6 +73,7 @@ func (lg *ledger) loadPartitions(l *loading) error {
 		if err := p.named(s.val.identity); err != nil {
 			return fmt.Errorf("stored %s: %w", s.key, err)
 		}
+		d.byIdentity[p.identity] = p
 		p.name, p.estimated, p.folded, p.units, p.records = s.val.name, s.val.estimated, s.val.done, s.val.units, s.val.records
 		if p.folded > uint32(d.opt.Passes) {
 			return fmt.Errorf("stored %s: %d passes are done of %d", s.key, p.folded, d.opt.Passes)
