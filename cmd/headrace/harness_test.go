@@ -119,8 +119,9 @@ type result struct {
 	out, err string
 }
 
-// long is a deadline: nothing here takes as long, not even on a busy machine.
-const long = 2 * time.Minute
+// long is a deadline: nothing here takes as long, not even on a busy machine. Pulsar may need a minute for
+// a topic, and another one if that fails.
+const long = 5 * time.Minute
 
 func (w *world) run(args ...string) result {
 	w.t.Helper()

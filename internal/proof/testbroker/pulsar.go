@@ -54,6 +54,7 @@ type Pulsar struct {
 	classes classes
 	ports   []int // of the protocol and of the admin API
 	token   string
+	created []string // topics, in the admin API's words
 }
 
 // StartPulsar starts Pulsar and returns when topics can be created, written and read.
@@ -113,7 +114,8 @@ func (b *Pulsar) create(ctx context.Context) error {
 func (b *Pulsar) configFile() string { return filepath.Join(b.dir, "standalone.conf") }
 func (b *Pulsar) logConfig() string  { return filepath.Join(b.dir, "log4j2.xml") }
 
-// Start starts a broker that was stopped or killed, on the same folder and ports.
+// Start starts a broker that was stopped or killed, on the same folder and ports. It returns when the broker
+// has answered for each topic.
 func (b *Pulsar) Start(ctx context.Context) error {
 	// Use only the quick compiler: tests are too short for the other one to pay.
 	args := append([]string{"-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, b.classes.options()...)
@@ -122,7 +124,10 @@ func (b *Pulsar) Start(ctx context.Context) error {
 		"-a", "127.0.0.1", "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
 	cmd := exec.Command("java", args...)
 	cmd.Dir = b.dir // it writes files into its working folder
-	return b.start(ctx, cmd, b.opts.Log, b.answers)
+	if err := b.start(ctx, cmd, b.opts.Log, b.answers); err != nil {
+		return err
+	}
+	return b.hasTopics(ctx)
 }
 
 func (b *Pulsar) answers(ctx context.Context) error {
@@ -130,6 +135,24 @@ func (b *Pulsar) answers(ctx context.Context) error {
 	defer cancel()
 	_, err := b.Admin(ctx, "GET", "namespaces/public/default", nil)
 	return err
+}
+
+// hasTopics waits until the broker has loaded each topic, or says that it cannot. On a busy machine a topic
+// of a broker that was killed may hang until the broker gives up, after topicLoadTimeoutSeconds (60). The
+// next request loads it.
+func (b *Pulsar) hasTopics(ctx context.Context) error {
+	for _, topic := range b.created {
+		for range 3 {
+			_, err := b.Admin(ctx, "GET", topic, nil)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // config is the text of standalone.conf. The sizes fit a test.

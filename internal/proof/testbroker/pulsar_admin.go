@@ -69,9 +69,11 @@ func (b *Pulsar) CreateTopic(ctx context.Context, name string, partitions int) e
 func (b *Pulsar) CreateTopicIn(ctx context.Context, namespace, name string, partitions int) error {
 	path := "persistent/" + namespace + "/" + name
 	if partitions == 0 {
+		b.created = append(b.created, path+"/stats")
 		_, err := b.Admin(ctx, "PUT", path, nil)
 		return err
 	}
+	b.created = append(b.created, path+"/partitioned-stats?perPartition=false")
 	_, err := b.Admin(ctx, "PUT", path+"/partitions", partitions)
 	return err
 }
