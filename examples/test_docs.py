@@ -108,7 +108,7 @@ def commands(program: str) -> list[tuple[Path, str]]:
 
 @lru_cache
 def help_of(*verb: str) -> str:
-    return subprocess.run([BINARY, *verb, "--help"], capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run([BINARY, *verb, "--help"], capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 def test_each_verb_and_flag_that_a_page_shows_is_taken() -> None:

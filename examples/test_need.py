@@ -21,7 +21,7 @@ def need(tmp_path: Path, programs: dict[str, str], *args: str) -> tuple[int, str
         path.chmod(0o755)
     done = subprocess.run(
         ["/bin/bash", ROOT / ".ci" / "need", "go", "python3", *args],
-        env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
+        env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

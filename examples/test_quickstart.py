@@ -91,7 +91,7 @@ def test_a_python_without_the_package_gets_told_what_to_install(tmp_path: Path) 
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
     command = [str(BINARY), "demo", "--dir", str(tmp_path / "run"), "--python", str(python)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120,
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300,
                           env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
     assert done.returncode != 0
     assert "pip install headrace" in done.stdout + done.stderr

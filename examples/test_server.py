@@ -86,7 +86,7 @@ class Job:
             )
 
     def command(self, *args: str) -> bool:
-        run = subprocess.run([str(BINARY), *args], cwd=self.folder, env=self.env, capture_output=True, timeout=60)
+        run = subprocess.run([str(BINARY), *args], cwd=self.folder, env=self.env, capture_output=True, timeout=300)
         return run.returncode == 0
 
     def until(self, there: Callable[[], bool]) -> None:
@@ -106,11 +106,11 @@ class Job:
 
     def entries(self) -> dict[int, int]:
         """How often the model has learned each record, from the server's file."""
-        with contextlib.closing(sqlite3.connect(self.folder / "model.db", timeout=30)) as file:
+        with contextlib.closing(sqlite3.connect(self.folder / "model.db", timeout=300)) as file:
             return dict(file.execute("SELECT id, learned FROM entries"))
 
     def refused(self) -> int:
-        with contextlib.closing(sqlite3.connect(self.folder / "model.db", timeout=30)) as file:
+        with contextlib.closing(sqlite3.connect(self.folder / "model.db", timeout=300)) as file:
             return int(file.execute("SELECT refused FROM model").fetchone()[0])
 
     def trained(self, ranks: list[str]) -> bool:

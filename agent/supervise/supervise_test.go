@@ -35,7 +35,7 @@ type lines struct {
 }
 
 // patience is longer than any step of a test takes on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func newLines() *lines { return &lines{sig: make(chan struct{}, 1)} }
 

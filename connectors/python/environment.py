@@ -23,7 +23,8 @@ from pathlib import Path
 
 
 def run(*command: str | Path) -> None:
-    done = subprocess.run([str(c) for c in command], check=False, capture_output=True, text=True)
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}  # with it, pip would see other packages too
+    done = subprocess.run([str(c) for c in command], check=False, capture_output=True, text=True, env=env)
     if done.returncode != 0:
         sys.exit(f"environment: {' '.join(map(str, command[:6]))} ... failed:\n{done.stdout}{done.stderr}")
 

@@ -106,7 +106,7 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 			stop()
 			select {
 			case <-ended:
-			case <-time.After(2 * time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Fatal("Run does not return")
 			}
 			s.mu.Lock()
@@ -120,7 +120,7 @@ func TestRunEndsWhatIsUnderWayAlthoughTheBucketHangs(t *testing.T) {
 				if !errors.Is(err, serve.ErrStopped) {
 					t.Errorf("the caller got %v, want ErrStopped", err)
 				}
-			case <-time.After(2 * time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Fatal("the caller was not answered in time")
 			}
 			s.store = plain
@@ -173,7 +173,7 @@ func (s *Service) run(t *testing.T) (stop func()) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Fatal("Run does not return")
 		}
 	}

@@ -95,7 +95,7 @@ func produce(t testing.TB, b *testbroker.Broker, topic string, partition int, co
 
 func put(t testing.TB, client *kafkago.Client, topic string, partition int, codec kafkago.Compression, all []message) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		records := make([]kafkago.Record, len(all))
 		for i, m := range all {

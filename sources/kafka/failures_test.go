@@ -26,7 +26,7 @@ type reading struct {
 
 func (r *reading) whole(rng sources.Range, loc []byte, between func(records int)) {
 	r.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		err := r.attempt(rng, loc, between)
 		var again *sources.Temporary
 		if errors.Is(err, io.EOF) {
@@ -93,7 +93,7 @@ func TestABrokerThatIsDownIsWaitedForAndOneThatIsKilledInMidReadLosesNothing(t *
 	}
 	var rng sources.Range
 	var loc []byte
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		parts, err := s.Partitions(t.Context())
 		if err == nil {
 			_, err = s.Segments(t.Context(), parts[0], -1, 1)

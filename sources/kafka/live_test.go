@@ -69,7 +69,7 @@ func next(t *testing.T, from <-chan string) string {
 	select {
 	case text := <-from:
 		return text
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("no record comes")
 		return ""
 	}
@@ -197,7 +197,7 @@ func TestALiveTopicThatIsDeletedOrMadeAgainIsNamed(t *testing.T) {
 	told := func(what string) {
 		t.Helper()
 		var changed *sources.Changed
-		for deadline := time.Now().Add(2 * time.Minute); ; {
+		for deadline := time.Now().Add(5 * time.Minute); ; {
 			_, err := s.Partitions(t.Context())
 			if errors.As(err, &changed) {
 				break

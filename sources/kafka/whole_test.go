@@ -115,7 +115,7 @@ func TestASequenceOfATopicMadeAgainIsAnother(t *testing.T) {
 	if err := b.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		err := b.CreateTopic(t.Context(), topic, 1, nil)
 		if err == nil {
 			break

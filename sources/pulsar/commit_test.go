@@ -144,7 +144,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 // sourcetestSegments tries again, as a master does, because Pulsar may still be loading the topic.
 func sourcetestSegments(t testing.TB, s *Source, id sources.PartitionID) []sources.Segment {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		all, err := s.Segments(t.Context(), id, -1, 100)
 		if err == nil {
 			return all

@@ -29,7 +29,7 @@ func producer(t testing.TB, o client.ProducerOptions) client.Producer {
 // machine may need longer.
 func producerOf(t testing.TB, c client.Client, o client.ProducerOptions) client.Producer {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		p, err := c.CreateProducer(o)
 		if err == nil {
 			return p

@@ -109,7 +109,7 @@ func TestLargeMessagesAndSlowReadersLoseNothing(t *testing.T) {
 			return
 		}
 		left++
-		for deadline := time.Now().Add(2 * time.Minute); established(t, port) > 0; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); established(t, port) > 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the broker has not closed the idle connection")
 			}

@@ -168,7 +168,7 @@ func TestCommittedTransactionsAndDueDelaysComeAndNothingElse(t *testing.T) {
 
 func transact(t *testing.T, tp official.TransactionProducer, topic, body string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		_, err := tp.SendMessageInTransaction(t.Context(), primitive.NewMessage(topic, []byte(body)))
 		if err == nil {
 			return

@@ -49,7 +49,7 @@ func TestMessagesThatABrokerLostAndOthersReplaceAreTold(t *testing.T) {
 	}
 	look := func() []sources.Replaced {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(retryAfter) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(retryAfter) {
 			bounds, err := s.Bounds(t.Context(), ids)
 			if err == nil {
 				err = bounds[0].Err

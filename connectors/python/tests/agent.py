@@ -403,7 +403,7 @@ class Agent:
             self._send(stream.data, END, number)
 
 
-def poll(condition: Callable[[], Any], seconds: float = 120) -> None:
+def poll(condition: Callable[[], Any], seconds: float = 300) -> None:
     """Waits for something that gives no signal; fails the test in time."""
     deadline = time.monotonic() + seconds
     while not condition():

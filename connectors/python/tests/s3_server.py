@@ -70,4 +70,4 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(program)
     yield server
     server.process.terminate()
-    server.process.communicate(timeout=30)
+    server.process.communicate(timeout=300)

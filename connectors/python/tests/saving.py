@@ -27,4 +27,4 @@ def calls(agent: Agent) -> list[str]:
 
 def saved_thrice(stream: headrace.Stream, folder: Path) -> list[str]:
     with headrace.Checkpointer(folder, stream) as ck:
-        return [ck.save(stepped(stream, 1, np.zeros(1)), {"w": np.full(4, n)}).wait(60) for n in range(3)]
+        return [ck.save(stepped(stream, 1, np.zeros(1)), {"w": np.full(4, n)}).wait(300) for n in range(3)]

@@ -37,7 +37,7 @@ def start(folder: str, name: str, code: str = "", **more: Any) -> subprocess.Pop
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     return process.returncode, err.decode()
 
 

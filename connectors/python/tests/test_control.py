@@ -69,7 +69,7 @@ def test_a_trainer_that_starts_while_its_agent_is_started_again_waits_for_it(
     bound = threading.Event()
     thread = threading.Thread(target=dies_of_hello)
     thread.start()
-    assert bound.wait(60)
+    assert bound.wait(300)
     assert headrace.init().agent == "a1"
     thread.join()
 
@@ -240,12 +240,12 @@ def test_steps_in_quick_succession_leave_together_and_each_is_reported(
 
     def send(*args: Any) -> None:  # keeps the control thread busy until go_on
         busy.set()
-        assert go_on.wait(60)
+        assert go_on.wait(300)
         turn(*args)
 
     monkeypatch.setattr(control, "_send", send)
     control.bell.ring()
-    assert busy.wait(60)
+    assert busy.wait(300)
     for _ in range(5):
         next(stream)
         stream.step()

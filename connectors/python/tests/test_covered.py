@@ -54,7 +54,7 @@ def test_a_save_that_failed_covers_nothing(agents: Agents, tmp_path: Path, caplo
         ck = headrace.Checkpointer(tmp_path, stream)
         saved = ck.save(stepped(stream, 1, np.zeros(1)), {"w": 1})
         with pytest.raises(headrace.CheckpointError):
-            saved.wait(60)
+            saved.wait(300)
     headrace.shutdown()
     assert [line[:28] for line in said(caplog, UNSAVED)] == ["10 records are in no checkpo"]
 
@@ -157,6 +157,6 @@ def test_a_save_that_is_exact_or_said_not_to_be_warns_of_nothing(
 ) -> None:
     agents(model=model)
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
-        ck.save(stepped(stream, 1, np.zeros(1)), {"w": 1}, exact=exact).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), {"w": 1}, exact=exact).wait(300)
     assert said(caplog, "may hold more") == []
     assert caplog.get_records("call") == [r for r in caplog.records if r.levelno < logging.WARNING]

@@ -59,7 +59,7 @@ def test_a_delta_holds_the_rows_that_were_touched_since_the_last_whole_save(agen
     ):
         for _ in range(9):
             model.learn(ck, [int(r) for r in dice.integers(0, ROWS, 5)])
-            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60))
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300))
             copies.append((model.table.copy(), model.dense.copy()))
     needs = [manifest.load(os.path.join(p, manifest.FILE_NAME)).needs for p in paths]
     ids = [manifest.load(os.path.join(p, manifest.FILE_NAME)).cut_id for p in paths]
@@ -81,7 +81,7 @@ def test_a_changed_row_that_nobody_touched_is_an_error_and_the_next_save_is_whol
         headrace.dataset("clicks").batches(1) as stream,
         headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
     ):
-        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
         model.learn(ck, [1])
         model.table *= np.float32(0.5)  # weight decay: zeros stay zeros
         model.table -= 1
@@ -89,7 +89,7 @@ def test_a_changed_row_that_nobody_touched_is_an_error_and_the_next_save_is_whol
         untold = r"row \d+ of 'tables\.0' has changed .* touch\(\) was not told"
         with pytest.raises(headrace.CheckpointError, match=untold):
             ck.save(step, model.state)
-        path = ck.save(step, model.state).wait(60)
+        path = ck.save(step, model.state).wait(300)
         assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
         assert same(loaded(path), model)
 
@@ -102,14 +102,14 @@ def test_nan_and_minus_zero_are_compared_as_bytes(agents: Agents, tmp_path: Path
         headrace.dataset("clicks").batches(1) as stream,
         headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
     ):
-        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
-        path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
+        path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
     assert len(manifest.load(os.path.join(path, manifest.FILE_NAME)).needs) == 1
     assert np.isnan(loaded(path)["tables"][0]).all()
 
 
 def whole_again(ck: headrace.Checkpointer, stream: headrace.Stream, model: Model) -> None:
-    path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+    path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
     assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
     assert same(loaded(path), model)
 
@@ -149,7 +149,7 @@ def test_a_delta_of_a_table_that_grows_has_its_new_rows(agents: Agents, tmp_path
         headrace.Checkpointer(tmp_path, stream, deltas=["table", "large"], full_every=4, keep=100) as ck,
     ):
         for n in range(7):
-            path = ck.save(stepped(stream, 1, np.zeros(1)), {"table": table, "large": large}).wait(60)
+            path = ck.save(stepped(stream, 1, np.zeros(1)), {"table": table, "large": large}).wait(300)
             paths.append(path)
             copies.append(table.copy())
             table = np.concatenate([table, np.full((30, 8), n, np.float32)])
@@ -175,7 +175,7 @@ def test_retention_never_removes_a_base_that_is_needed(agents: Agents, tmp_path:
         there = []
         for n in range(7):
             model.learn(ck, [n])
-            path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+            path = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
             there.append(len(manifest.find(str(tmp_path))))
             assert same(loaded(path), model)
     assert there == [1, 2, 2, 2, 2, 1, 2]
@@ -188,9 +188,9 @@ def test_a_delta_without_its_base_does_not_verify(agents: Agents, tmp_path: Path
         headrace.dataset("clicks").batches(1) as stream,
         headrace.Checkpointer(tmp_path, stream, deltas=["tables.0"]) as ck,
     ):
-        base = Path(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60))
+        base = Path(ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300))
         model.learn(ck, [5])
-        delta = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(60)
+        delta = ck.save(stepped(stream, 1, np.zeros(1)), model.state).wait(300)
     m = manifest.load(os.path.join(delta, manifest.FILE_NAME))
     assert _restore._verified(m) is None
     data = bytearray((base / "state.safetensors").read_bytes())
@@ -211,12 +211,12 @@ def test_a_small_table_may_be_touched_whole_and_a_table_may_be_empty(agents: Age
         headrace.dataset("clicks").batches(1) as stream,
         headrace.Checkpointer(tmp_path, stream, deltas=names) as ck,
     ):
-        ck.save(stepped(stream, 1, np.zeros(1)), state).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), state).wait(300)
         state["small"] += 1
         state["flat"][2] = 4
         ck.touch("small", [0, 1, 2])
         ck.touch("flat", [2])
-        path = ck.save(stepped(stream, 1, np.zeros(1)), state).wait(60)
+        path = ck.save(stepped(stream, 1, np.zeros(1)), state).wait(300)
     assert len(manifest.load(os.path.join(path, manifest.FILE_NAME)).needs) == 1
     back = loaded(path)
     assert all(np.array_equal(back[name], state[name]) for name in names)
@@ -237,7 +237,7 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
                 ck.save(step, {"t": [1]})
             with pytest.raises(ValueError, match=r"touch\('u'\): deltas= names 't'"):
                 ck.touch("u", [1])
-            ck.save(step, {"t": np.ones((3, 2))}).wait(60)
+            ck.save(step, {"t": np.ones((3, 2))}).wait(300)
             with pytest.raises(IndexError, match=r"touch\('t'\): no row -1: they are counted from 0"):
                 ck.touch("t", [0, -1])
             with pytest.raises(TypeError, match="whole numbers"):
@@ -247,7 +247,7 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
             step = stepped(stream, 1, np.zeros(1))
             with pytest.raises(headrace.CheckpointError, match=r"was told of row 3, and the table has 3: .*whole"):
                 ck.save(step, {"t": np.ones((3, 2))})
-            path = ck.save(step, {"t": np.ones((3, 2))}).wait(60)
+            path = ck.save(step, {"t": np.ones((3, 2))}).wait(300)
             assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []
 
 

@@ -12,7 +12,10 @@ PROGRAM = Path(__file__).parents[1] / "environment.py"
 
 def test_checkouts_that_need_other_packages_have_a_folder_each(tmp_path: Path) -> None:
     """Installing the second one's packages leaves the first one's folder as it was."""
-    env = {**os.environ, "HEADRACE_CACHE": str(tmp_path / "cache")}
+    other = tmp_path / "other" / "needy-1.0.dist-info"  # a package on PYTHONPATH, with a need that is not there
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: needy\nVersion: 1.0\nRequires-Dist: not-there\n")
+    env = {**os.environ, "HEADRACE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(other.parent)}
 
     def python_of(checkout: str) -> Path:
         packages = tmp_path / checkout / "requirements.txt"

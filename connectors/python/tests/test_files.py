@@ -39,7 +39,7 @@ def saved(agents: Agents, folder: Path, **options: Any) -> str:
     agents(model="private")
     with headrace.dataset("clicks").batches(1) as stream:
         with headrace.Checkpointer(folder, stream, files=FILES, **options) as ck:
-            return ck.save(stepped(stream, 1, np.zeros(1)), state()).wait(60)
+            return ck.save(stepped(stream, 1, np.zeros(1)), state()).wait(300)
 
 
 def test_each_file_has_its_parts_own_names(agents: Agents, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_place_that_is_no_container_is_refused(agents: Agents, tmp_path: Path)
                 ck.save(step, {"model": np.ones(3)})
             with pytest.raises(TypeError, match="files= names 'model', which is not in the state"):
                 ck.save(step, {"other": {}})
-            path = ck.save(step, {"model": {}}).wait(60)  # the model is still empty
+            path = ck.save(step, {"model": {}}).wait(300)  # the model is still empty
     assert headrace.load(path) == {"model": {}}
 
 
@@ -90,10 +90,10 @@ def test_a_delta_of_a_table_in_a_file_of_its_own(agents: Agents, tmp_path: Path)
     with headrace.dataset("clicks").batches(1) as stream:
         options: dict[str, Any] = {"files": ["model"], "deltas": ["model.table"]}
         with headrace.Checkpointer(tmp_path, stream, **options) as ck:
-            ck.save(stepped(stream, 1, np.zeros(1)), {"model": {"table": table}, "n": np.ones(1)}).wait(60)
+            ck.save(stepped(stream, 1, np.zeros(1)), {"model": {"table": table}, "n": np.ones(1)}).wait(300)
             table[[3, 9]] = 1
             ck.touch("model.table", [3, 9])
-            path = ck.save(stepped(stream, 1, np.zeros(1)), {"model": {"table": table}, "n": np.ones(1)}).wait(60)
+            path = ck.save(stepped(stream, 1, np.zeros(1)), {"model": {"table": table}, "n": np.ones(1)}).wait(300)
     m = manifest.load(os.path.join(path, manifest.FILE_NAME))
     assert len(m.needs) == 1
     assert _restore._verified(m) is None

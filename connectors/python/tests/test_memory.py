@@ -99,11 +99,11 @@ def test_nothing_is_copied_any_more_when_a_signal_ends_it() -> None:
 
     def run(job: int) -> None:
         if threading.current_thread() is threading.main_thread():
-            assert begun.wait(60)
+            assert begun.wait(300)
             rings_now.set()
             signal.raise_signal(signal.SIGALRM)
         begun.set()
-        assert rings_now.wait(60)  # by now each of the two threads has a job
+        assert rings_now.wait(300)  # by now each of the two threads has a job
         time.sleep(0.05)
         ended.set()
 

@@ -90,7 +90,7 @@ def test_a_checkpointer_shows_its_folder_and_its_last_save(agents: Agents, tmp_p
         assert repr(ck) == f"Checkpointer('{tmp_path}', rank 0: no save yet)"
         next(stream)
         saved = ck.save(stream.step(), {"w": np.zeros(1)})
-        saved.wait(60)
+        saved.wait(300)
         assert repr(ck) == f"Checkpointer('{tmp_path}', rank 0: last {saved!r})"
 
 

@@ -38,7 +38,7 @@ def test_an_object_goes_into_a_file_of_its_own_and_is_loaded_only_when_asked(age
     ):
         saved = ck.save(stepped(stream, 1, np.zeros(1)), {"m": [forest, np.ones(3)], "lr": 0.1})
         forest.trees = 99  # a later change is not saved
-        path = saved.wait(60)
+        path = saved.wait(300)
     LOADED.clear()  # the test's own copies have filled it
     assert sorted(os.listdir(path)) == ["headrace-manifest.json", "state-m_0.pickle", "state.safetensors"]
     m = manifest.load(os.path.join(path, manifest.FILE_NAME))
@@ -93,7 +93,7 @@ def test_a_state_without_pickles_is_as_it_was(agents: Agents, tmp_path: Path) ->
     """An older version of headrace still reads it."""
     agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
-        path = ck.save(stepped(stream, 1, np.zeros(1)), {"w": np.ones(3)}).wait(60)
+        path = ck.save(stepped(stream, 1, np.zeros(1)), {"w": np.ones(3)}).wait(300)
     state = json.loads(Path(path, manifest.FILE_NAME).read_text())["state"]
     assert state["version"] == 1
     assert "pickles" not in state

@@ -40,7 +40,7 @@ def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agen
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     agent.kill()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert err.splitlines()[-1].startswith("headrace: ")
     assert "was not heard for" in err
@@ -73,7 +73,7 @@ def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_silent_when_its_sessi
 
     agent.session = session
     process = trainer(HOLDING)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert "was not heard for" in err
 
@@ -85,7 +85,7 @@ def test_who_was_told_to_end_and_does_not_is_ended_when_its_agent_is_silent(agen
     process.stdout.readline()
     agent.pong = False
     agent.tell(QUIT, 0, {"reason": "the master was not heard for 3s"})
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert "was not heard for" in err
 
@@ -152,7 +152,7 @@ def test_a_trainer_that_wakes_after_its_ttl_and_finds_no_agent_ends_without_anot
     agent.pong = False
     time.sleep(3)  # longer than the TTL
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert out == ""
     assert "was not heard for" in err
@@ -164,7 +164,7 @@ def test_quit_ends_the_process(agents: Agents) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     agent.tell(QUIT, 0, {"reason": "no progress for 10m"})
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGTERM
     assert "no progress for 10m" in err
 
@@ -174,7 +174,7 @@ def test_an_exit_sends_what_was_stepped_and_says_bye(agents: Agents) -> None:
     process = trainer(
         "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)\nstream.step()\nstream.close()"
     )
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (0, "", "")
     agent.wait(lambda: agent.of(BYE))
     assert [t for t, _, _ in agent.heard if t in (STEP, CLOSE, BYE)] == [STEP, CLOSE, BYE]
@@ -184,7 +184,7 @@ def test_an_exit_with_unstepped_batches_warns(agents: Agents) -> None:
     agents()
     code = "import headrace\nstream = headrace.dataset('clicks').batches(10)\nnext(stream)"
     process = trainer(code, "-W", "default")
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "10 rows in 1 batch of 'clicks'" in err
 
@@ -215,7 +215,7 @@ stream.close()
 def test_a_trainer_that_forks_keeps_its_stream_and_the_child_gets_none(agents: Agents) -> None:
     agent = agents()
     process = trainer(FORK, "-W", "ignore::DeprecationWarning")
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
     agent.wait(lambda: agent.of(BYE))
     assert len(agent.hellos) == 1
@@ -235,7 +235,7 @@ def test_the_end_of_a_trainer_is_seen_though_its_child_lives(agents: Agents, fol
     assert process.stdout is not None
     child = int(process.stdout.readline())
     try:
-        process.wait(60)
+        process.wait(300)
         agent.wait(lambda: agent.closed == 2)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -267,7 +267,7 @@ def test_a_multiprocessing_worker_is_no_trainer_unless_it_says_so(agents: Agents
     agents()
     script = Path(folder) / "pool.py"
     script.write_text(POOL)
-    out = subprocess.run([sys.executable, str(script), method], capture_output=True, text=True, timeout=120)
+    out = subprocess.run([sys.executable, str(script), method], capture_output=True, text=True, timeout=300)
     first, second = out.stdout.splitlines()
     assert "num_workers=0" in first
     assert "headrace.init(rank=..., world_size=...)" in first
@@ -299,7 +299,7 @@ def test_ctrl_c_ends_a_waiting_trainer(agents: Agents) -> None:
     process.stdout.readline()
     agent.wait(lambda: agent.credits)
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert err.rstrip().endswith("KeyboardInterrupt")
     agent.wait(lambda: agent.of(BYE))
 
@@ -315,7 +315,7 @@ def test_an_error_of_a_checkpoint_is_noted_for_who_starts_trainers(error: str, n
         env={**os.environ, "HEADRACE_ENDED_BY": str(note)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert process.returncode == 1
     assert process.stderr.count("Traceback") == 1

@@ -227,10 +227,10 @@ def test_what_is_not_sent_yet_goes_with_the_commit(played: Played) -> None:
         w = pusher.begin("w")
         for i in range(14):
             w.push(b"%d" % i)
-        assert played.holding.wait(120)
+        assert played.holding.wait(300)
         played.holding.clear()
         ended = in_thread(w.commit)
-        assert played.holding.wait(120)  # the second chunk has come while the first one waits
+        assert played.holding.wait(300)  # the second chunk has come while the first one waits
         played.held.pop("chunks").set()
         assert ended() is None
         assert played.calls == ["chunks", "chunks", "commit"]
@@ -328,7 +328,7 @@ def test_close_ends_a_commit_that_waits(played: Played) -> None:
     t = pusher.begin("t")
     t.push(b"v")
     ended = in_thread(t.commit)
-    assert played.holding.wait(120)
+    assert played.holding.wait(300)
     pusher.close()
     error = ended()
     assert isinstance(error, headrace.PushError), error

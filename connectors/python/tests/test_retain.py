@@ -22,7 +22,7 @@ def test_old_checkpoints_go_unbound_first_and_pinned_ones_stay(agents: Agents, t
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=2) as ck:
         paths = []
         for n in range(5):
-            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.ones(n)}).wait(60))
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.ones(n)}).wait(300))
             if n == 0:
                 Path(paths[0], manifest.FILE_NAME + ".pinned").touch()
         ck.close()
@@ -48,10 +48,10 @@ def test_a_checkpoint_that_is_pinned_while_it_is_removed_stays_or_the_pin_is_ref
         drop(trainer, cut, reason)
 
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
-        first = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        first = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300)
         monkeypatch.setattr(_remove, "begin", pinned_first)
         monkeypatch.setattr(_cuts, "drop", drops)
-        paths = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60) for _ in range(3)]
+        paths = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300) for _ in range(3)]
         ck.close()
         agent.wait(lambda: len(agent.bound) == 2)
     assert sorted(os.listdir(tmp_path)) == [os.path.basename(p) for p in (first, paths[-1])]
@@ -70,7 +70,7 @@ def test_the_mark_of_a_removal_stays_while_it_is_not_known_whether_the_cut_was_d
 
     monkeypatch.setattr(_cuts, "drop", refuses)
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=1) as ck:
-        first, _ = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60) for _ in range(2)]
+        first, _ = [ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300) for _ in range(2)]
         ck.close()
     assert manifest.FILE_NAME in os.listdir(first)
     assert bool(list(Path(first).glob("*.removing"))) == (answer == "none")
@@ -86,7 +86,7 @@ def test_a_half_checkpoint_of_long_ago_goes_and_a_strangers_folder_stays(agents:
         for path in (folder, folder / "state.safetensors"):
             os.utime(path, (1, 1))
     with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
-        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        new = ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300)
     assert sorted(os.listdir(tmp_path)) == sorted(["notes", other.name, os.path.basename(new)])
 
 
@@ -168,7 +168,7 @@ def test_a_clock_that_is_set_ahead_makes_no_save_half_that_goes_on(
         theirs.mkdir()
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 86_400)
-        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300)
         assert theirs.is_dir()
 
 
@@ -183,5 +183,5 @@ def test_a_clock_that_was_ahead_from_the_start_makes_no_save_half_that_goes_on(
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 86_400)
         monkeypatch.setattr(_retain, "_CLOCK", _retain._CLOCK + 86_400)
-        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(60)
+        ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300)
         assert theirs.is_dir()

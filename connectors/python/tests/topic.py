@@ -49,4 +49,4 @@ def kafka(folder: Path, lines: str) -> Iterator[str]:
             yield address
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(300)

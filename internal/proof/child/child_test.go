@@ -33,7 +33,7 @@ func TestItsEndAndItsOutputAreKnown(t *testing.T) {
 
 func TestWhoDoesNotListenIsKilled(t *testing.T) {
 	deaf := run(t, "deaf", `trap "" TERM; echo ready; while :; do sleep 1; done`)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if text, _ := os.ReadFile(deaf.Log); len(text) > 0 {
 			break
 		}
@@ -74,7 +74,7 @@ func TestSettingsOfTheUsersAreNotItsOwn(t *testing.T) {
 func TestNobodyIsAskedTwice(t *testing.T) {
 	p := run(t, "slow", `n=0; trap 'n=$((n+1)); echo asked' TERM; echo ready; while [ $n -lt 1 ]; do sleep 0.01; done; trap 'exit 130' TERM; echo again; read x < fifo; exit 0`)
 	said := func(word string) {
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Millisecond) {
 			if text, _ := os.ReadFile(p.Log); strings.Contains(string(text), word) {
 				return
 			}

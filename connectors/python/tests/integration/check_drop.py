@@ -263,7 +263,7 @@ def test_master_and_agent_end_near_the_end_and_come_again(job: Any, at: int) -> 
     up = job.up("--model", "replicated")
     job.apply()
     run = Run(job, 3, slow=2, last=True)
-    poll(lambda: len(run.lines(0, "round")) >= at, 120)
+    poll(lambda: len(run.lines(0, "round")) >= at)
     up.kill()
     up.wait()
     os.unlink(job.socket)
@@ -331,7 +331,7 @@ def test_on_an_input_without_end_no_process_gets_what_another_one_lacks(job: Any
     run = Run(job, 2, [1], max_wait=0.5)
     poll(lambda: counts(job)["leased"] == 1200)
     run.start(0)
-    poll(lambda: all(len(run.lines(r, "round")) == 1 for r in (0, 1)), 120)
+    poll(lambda: all(len(run.lines(r, "round")) == 1 for r in (0, 1)))
     assert sorted(run.ids()) == list(range(200))
     for r in run.ranks:
         r.process.kill()

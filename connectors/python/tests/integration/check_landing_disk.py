@@ -127,7 +127,7 @@ def test_chunks_wait_for_room_on_their_disk(job: Any, disk: Disk) -> None:
         for thread, done in pushers:
             thread.join(120)
             assert [(d.already, d.records) for d in done] == [(False, 100)], job.logs()
-        assert tool.wait(120) == 0, job.logs()
+        assert tool.wait(300) == 0, job.logs()
         pusher.end()
     assert job.master.poll() is None
     assert sorted(numbers(trainer.ended())) == list(range(400))
@@ -221,7 +221,7 @@ def test_transactions_land_once_although_the_store_cannot_be_written(job: Any, d
             job.headrace("dataset", "apply", "-f", str(large), check=False)
             if job.master.poll() is not None:
                 break
-        assert job.master.wait(120) != 0
+        assert job.master.wait(300) != 0
         said = [line for line in job.logs().splitlines() if NO_ROOM in line]
         assert str(disk.at) in said[-1], said
         disk.free()

@@ -72,7 +72,7 @@ def test_a_group_on_two_nodes_goes_back_to_the_newest_that_both_hold(job: Any, m
             for rank in (0, 1)
         ]
         if stop:
-            ranks[dies].process.wait(120)
+            ranks[dies].process.wait(300)
             ranks[1 - dies].process.kill()
         return [r.ended() for r in ranks]
 
@@ -99,7 +99,7 @@ def test_a_changed_bit_of_one_rank_takes_the_checkpoint_from_the_whole_group(job
         return [job.trainer(ON_TWO_NODES, **how, **env, HEADRACE_RANK=str(rank)) for rank in (0, 1)]
 
     ranks = group(0, 21)
-    ranks[1].process.wait(120)
+    ranks[1].process.wait(300)
     ranks[0].process.kill()
     ranks[0].process.wait()
     steps = {int(a["manifest"]["step"]): p for p in slots_of(job, 1) if (a := _slots.peek(p)) is not None}

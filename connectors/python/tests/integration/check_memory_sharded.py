@@ -110,7 +110,7 @@ def test_a_rank_of_a_sharded_model_that_is_killed_takes_all_to_a_step_that_both_
     job.apply()
     (job.folder / "ckpt").mkdir()
     ranks = sharded(job, memory, 0, stop=25, dies=point)
-    ranks[1].process.wait(120)
+    ranks[1].process.wait(300)
     ranks[0].process.kill()
     ranks[0].process.wait()
     ranks = sharded(job, memory, 1, stop=30)

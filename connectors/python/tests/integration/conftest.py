@@ -128,7 +128,7 @@ class Job:
             time.sleep(0.01)
 
     def headrace(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        out = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=120)
+        out = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True, timeout=300)
         assert not check or out.returncode == 0, out.stderr + self.logs()
         return out
 

@@ -85,7 +85,7 @@ class Lives:
             *("master", "--model", "private", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s"),
             *("--allow-root", str(self.job.folder), *self.settings),
         )
-        poll(lambda: address.exists() or self.master.poll() is not None, 120)
+        poll(lambda: address.exists() or self.master.poll() is not None)
         assert self.master.poll() is None, self.job.logs()
 
     def start_agent(self) -> None:
@@ -134,7 +134,7 @@ class Lives:
             return said.returncode == 0 or "waits for its agents" not in said.stderr
 
         said: Any = None
-        poll(ask, 120)
+        poll(ask)
         assert said.returncode == 0, said.stderr + self.job.logs()
         gone = json.loads(said.stdout)["gone"]
         return int(gone["units"]) if gone else 0

@@ -99,7 +99,7 @@ def told(trainer: Any, words: str) -> None:
         assert words in text or trainer.process.poll() is None or words in trainer.log.read_text(), text
         return words in text
 
-    poll(printed, 120)
+    poll(printed)
 
 
 def of_end(out: str) -> np.ndarray:

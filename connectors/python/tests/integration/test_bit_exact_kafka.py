@@ -63,13 +63,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             yield Broker(address, AdminClient({"bootstrap.servers": address}))
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(300)
 
 
 def ends(broker: Broker, isolation: str) -> list[int]:
     reader = Consumer({"bootstrap.servers": broker.address, "group.id": "ends", "isolation.level": isolation})
     try:
-        return [reader.get_watermark_offsets(TopicPartition("rows", p), timeout=60)[1] for p in range(PARTITIONS)]
+        return [reader.get_watermark_offsets(TopicPartition("rows", p), timeout=300)[1] for p in range(PARTITIONS)]
     finally:
         reader.close()
 

@@ -285,7 +285,7 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
         assert described["bad"]["records"] == len(BAD)
     finally:
         up.terminate()
-        up.communicate(timeout=60)
+        up.communicate(timeout=300)
 
 
 def test_many_records_that_crash_three_trainers_are_all_left_out(job: Job) -> None:

@@ -58,7 +58,7 @@ def test_the_tools_know_what_a_delta_needs(job: Any) -> None:
     assert (newest.step, newest.needs, base.step) == (15, [base.cut_id], 5)
 
     def headrace(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([job.binary, "ckpt", *args], env=job.env, capture_output=True, text=True, timeout=120)
+        return subprocess.run([job.binary, "ckpt", *args], env=job.env, capture_output=True, text=True, timeout=300)
 
     said = headrace("rm", base.path, "--yes")
     assert said.returncode != 0

@@ -24,7 +24,7 @@ def test_deltas_of_a_shared_model_are_exact_also_after_its_saver_was_killed(job:
     world = World(job, n, options=OPTIONS)
     others = [world.start(1, pause=0.01), world.start(2, pause=0.01)]
     saver = world.start(0, kill=0)
-    saver.process.wait(120)
+    saver.process.wait(300)
     assert saver.process.returncode == -signal.SIGKILL, saver.ended() + job.logs()
     out, *_ = end(world, world.start(0), *others)
     assert "failed" not in out, out + job.logs()
@@ -46,7 +46,7 @@ def test_a_lost_model_goes_back_to_a_delta_and_gets_exactly_the_rest(job: Any, t
             ck.touch("seen", ids)
             step = stream.step()
             if count % 10 == 0:
-                ck.save(step, lambda: {"seen": seen}).wait(60)
+                ck.save(step, lambda: {"seen": seen}).wait(300)
         assert len(manifest.find(str(where))[0].needs) == 1
         with pytest.raises(ValueError, match=r"deltas= of a shared model.*Save exactly"):
             ck.save(step, {"seen": seen})
@@ -63,5 +63,5 @@ def test_a_lost_model_goes_back_to_a_delta_and_gets_exactly_the_rest(job: Any, t
             np.add.at(back, b["id"], 1)
             ck.touch("seen", b["id"])
             step = stream.step()
-        ck.save(step, lambda: {"seen": back}).wait(60)
+        ck.save(step, lambda: {"seen": back}).wait(300)
     assert np.array_equal(back, np.ones(n))

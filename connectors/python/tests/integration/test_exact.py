@@ -234,7 +234,7 @@ def test_a_trainer_that_is_killed_while_it_is_held_costs_nothing(job: Any) -> No
     world = World(job, n)
     other, victim = world.start(1, pause=0.01), world.start(2, pause=0.01)
     saver = world.start(0, kill=victim.process.pid)
-    victim.process.wait(120)
+    victim.process.wait(300)
     out, _ = end(world, saver, other)
     assert "failed" not in out, out + job.logs()
 
@@ -246,7 +246,7 @@ def test_others_go_on_when_the_saver_is_killed_while_it_holds_them(job: Any) -> 
     world = World(job, n)
     others = [world.start(1, pause=0.01), world.start(2, pause=0.01)]
     saver = world.start(0, kill=0)
-    saver.process.wait(120)
+    saver.process.wait(300)
     assert saver.process.returncode == -signal.SIGKILL, saver.ended() + job.logs()
     out, *_ = end(world, world.start(0), *others)
     assert "failed" not in out, out + job.logs()
@@ -263,7 +263,7 @@ def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, w
     job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
     processes = {"master": job.start(*options["master"])}
     address = job.folder / "state" / "master.addr"
-    poll(address.exists, 120)
+    poll(address.exists)
     job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
     job.apply()
     processes["agent"] = job.start(*options["agent"])
@@ -271,7 +271,7 @@ def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, w
     world = World(job, n, "through")
     others = [world.start(1, "auto", pause=0.01), world.start(2, "gathers", pause=0.01)]
     saver = world.start(0, pause=0.01, kill=processes[which].pid)
-    processes[which].wait(120)
+    processes[which].wait(300)
     job.start(*options[which])
     out, *_ = end(world, saver, *others)
     assert out.count("failed") == 1, out + job.logs()

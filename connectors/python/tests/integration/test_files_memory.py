@@ -40,7 +40,7 @@ def test_a_checkpoint_in_memory_gets_a_file_for_each_part_on_storage(
             step = stream.step()
             whole = {"model": model, "optimizer": moments, "step": count}
             if count in (4, 8, 12):
-                paths.append(ck.save(step, whole).wait(60))
+                paths.append(ck.save(step, whole).wait(300))
                 assert np.array_equal(headrace.load(paths[-1])["model"]["w"], model["w"])
                 assert np.array_equal(headrace.load(paths[-1])["optimizer"]["m"], moments["m"])
         ck.save(step, whole, storage=False).wait_memory(60)

@@ -285,7 +285,7 @@ def test_a_plain_python_finds_the_job_that_init_named(project: Project) -> None:
         assert "end of data: 100 records in this run" in done.stdout
     finally:
         up.terminate()
-        up.communicate(timeout=60)
+        up.communicate(timeout=300)
 
 
 def test_a_loss_that_is_no_number_ends_the_program_before_it_is_saved(project: Project, rng: random.Random) -> None:

@@ -111,7 +111,7 @@ class Shell:
         """Runs the lines one after the other. Each must succeed. Returns what they print."""
         out = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", text], env=self.job.env, cwd=self.job.folder,
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert out.returncode == 0, out.stderr + self.log.read_text()
         return out.stdout
@@ -123,7 +123,7 @@ class Shell:
 
     def end(self) -> None:
         os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=300)
         assert select.select([self.alive], [], [], 120)[0], "a process that the shell has started is still running"
         os.close(self.alive)
 

@@ -61,7 +61,7 @@ def start_master(job: Any) -> Any:
         *("master", "--listen", "127.0.0.1:0", "--http", "off", "--session-ttl", "20s"),
         *("--allow-root", str(job.folder)),
     )
-    poll(lambda: address.exists() or master.poll() is not None, 120)
+    poll(lambda: address.exists() or master.poll() is not None)
     assert master.poll() is None, job.logs()
     return master
 

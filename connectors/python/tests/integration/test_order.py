@@ -61,7 +61,7 @@ def test_a_process_whose_agent_stood_still_is_not_the_newer_one(job: Any, model:
     job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
     job.start("master", "--model", model, "--http", "off", "--session-ttl", "20s", *roots)
     address = job.folder / "state" / "master.addr"
-    poll(address.exists, 120)
+    poll(address.exists)
     job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
     job.apply()
     agents = {}

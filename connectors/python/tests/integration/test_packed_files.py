@@ -143,7 +143,7 @@ def test_check_names_a_damaged_file(job: Any) -> None:
     spec = job.folder / "rows.yaml"
     spec.write_text(SPEC.format(root=job.data))
     out = subprocess.run(
-        [job.binary, "check", "-f", str(spec)], env=job.env, capture_output=True, text=True, timeout=120
+        [job.binary, "check", "-f", str(spec)], env=job.env, capture_output=True, text=True, timeout=300
     )
     assert out.returncode != 0
     assert "0.csv.gz" in out.stderr

@@ -92,14 +92,14 @@ def test_a_checkpoint_counts_its_records_whatever_was_killed(job: Any, model: st
     of_agent = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     master = job.start(*of_master)
     address = job.folder / "state" / "master.addr"
-    poll(address.exists, 120)
+    poll(address.exists)
     job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]
     agent = job.start(*of_agent)
     job.await_socket(agent)
     apply(job)
     trainer = job.trainer(PACED, **settings(job, stop=74))
     for kill in range(4):  # the trainer goes on, with batches in hand
-        poll(lambda lines=10 + 12 * kill: trainer.log.read_text().count("\n") >= lines or ended(trainer), 120)
+        poll(lambda lines=10 + 12 * kill: trainer.log.read_text().count("\n") >= lines or ended(trainer))
         if ended(trainer):
             break
         if kill % 2 == 0:

@@ -84,7 +84,7 @@ def test_names_are_forgotten_and_each_record_comes_once_through_kills(job: Any, 
         written.subtract(of_young)
     with Writer(lambda: written.update(drop())):
         lives.kill("master")
-        poll(lambda: lives.told("moved.csv" if late == "read" else "+young.csv"), 120)
+        poll(lambda: lives.told("moved.csv" if late == "read" else "+young.csv"))
         lives.lose_the_state()  # from now on, only the checkpoint says what is forgotten
         lives.kill("all")
     assert not lives.told("+young.csv" if late == "read" else "moved.csv")

@@ -58,7 +58,7 @@ def kill_everything(job: Any) -> None:
     for process in job.processes:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
-        process.wait(60)
+        process.wait(300)
     Path(job.socket).unlink(missing_ok=True)
 
 

@@ -239,7 +239,7 @@ def test_pushed_records_lie_on_s3_and_are_read_once_through_a_kill(job: Any, ser
                 stdin=lines,
                 check=True,
                 capture_output=True,
-                timeout=120,
+                timeout=300,
             )
     said = trainer.ended()
     got = [int(i) for i in (job.folder / "ids").read_text().split()]

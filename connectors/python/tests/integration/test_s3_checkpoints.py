@@ -248,7 +248,7 @@ class Slow(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _ask(self, body: bytes) -> None:
-        with contextlib.closing(http.client.HTTPConnection(self.server.to, timeout=60)) as to:
+        with contextlib.closing(http.client.HTTPConnection(self.server.to, timeout=300)) as to:
             to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 to.putheader(name, value)
@@ -282,7 +282,7 @@ def test_an_agent_that_is_killed_in_an_upload_leaves_no_checkpoint(job: Any, ser
         up = job.up("--model", "replicated")
         job.apply()
         trainer = job.trainer(TRAINER, **settings(job, n, memory=memory, kib=65_536))
-        assert proxy.held.wait(120), job.logs()
+        assert proxy.held.wait(300), job.logs()
         up.kill()
         trainer.process.kill()
         up.wait()

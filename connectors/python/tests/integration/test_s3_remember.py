@@ -68,7 +68,7 @@ def test_names_of_objects_are_forgotten_and_each_record_comes_once(job: Any, ser
     with Writer(lambda: written.update(put())):
         lives.kill("all")  # a master looks at all names when it starts
         if late == "skip":
-            poll(lambda: lives.told("+young"), 120)
+            poll(lambda: lives.told("+young"))
         lives.lose_the_state()  # from now on, only the checkpoint says what is forgotten
         lives.kill("all")
     lives.ends_with(+written, put)

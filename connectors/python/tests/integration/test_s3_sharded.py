@@ -232,7 +232,7 @@ def test_a_shared_model_is_saved_exactly_in_a_bucket_also_after_its_saver_was_ki
     world.checked = lambda repeats=0: len(exact(job, server, n))  # type: ignore[method-assign]
     others = [world.start(1, pause=0.01), world.start(2, pause=0.01)]
     saver = world.start(0, kill=0)
-    saver.process.wait(120)
+    saver.process.wait(300)
     assert saver.process.returncode == -signal.SIGKILL, saver.ended() + job.logs()
     out, *_ = end(world, world.start(0), *others)
     assert "failed" not in out, out + job.logs()
@@ -262,7 +262,7 @@ def test_a_lost_shared_model_goes_back_to_the_bucket_and_gets_exactly_the_rest(
             np.add.at(seen, next(stream)["id"], 1)
             step = stream.step()
             if count % 10 == 0 and count < 40:
-                ck.save(step, lambda: {"seen": seen}).wait(60)
+                ck.save(step, lambda: {"seen": seen}).wait(300)
                 seen[:1] += 7  # a torn copy would have it
                 seen[:1] -= 7
     assert [m.step for m in exact(job, server, n)] == [30, 20], "keep=2"
@@ -280,5 +280,5 @@ def test_a_lost_shared_model_goes_back_to_the_bucket_and_gets_exactly_the_rest(
         for b in stream:
             np.add.at(back, b["id"], 1)
             step = stream.step()
-        ck.save(step, lambda: {"seen": back}).wait(60)
+        ck.save(step, lambda: {"seen": back}).wait(300)
     assert np.array_equal(back, np.ones(n))

@@ -308,5 +308,5 @@ def test_ctrl_c_leaves_no_process_and_no_socket_behind(job: Any) -> None:
     trainer.printed(1)
     for process in (trainer.process, up):
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(300)
     assert not os.path.exists(job.socket)

@@ -21,7 +21,7 @@ def test_a_process_that_starts_over_gets_everything(
     job.apply()
     with headrace.dataset("rows").batches(50) as stream, headrace.Checkpointer(tmp_path, stream) as ck:
         next(stream)
-        ck.save(stream.step(), {}).wait(60)
+        ck.save(stream.step(), {}).wait(300)
     headrace.shutdown()
     if who == "process":
         monkeypatch.setenv("HEADRACE_RESUME", "start")
@@ -53,7 +53,7 @@ def test_the_resume_of_a_process_overrides_that_of_its_dataset(
                 ids += b["id"].tolist()
                 step = stream.step()
                 if first:
-                    ck.save(step, {"ids": np.array(ids)}).wait(60)
+                    ck.save(step, {"ids": np.array(ids)}).wait(300)
                     break
         headrace.shutdown()
     assert sorted(ids) == list(range(n))

@@ -118,7 +118,7 @@ def test_steps_that_the_master_did_not_hear_outlive_trainer_and_agent(node: Node
 def test_a_step_counts_from_when_step_returned_though_it_was_not_sent(node: Node) -> None:
     node.begin()
     first = node.trainer(TRAINER, MOST=str(STEPS), ENDS="1")
-    first.process.wait(120)
+    first.process.wait(300)
     second = node.trainer(TRAINER)
     second.ended()
     once(node, first, second)

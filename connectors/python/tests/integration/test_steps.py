@@ -48,11 +48,11 @@ def test_several_batches_of_one_step_are_in_its_cut_together(job: Any, ck: Any, 
     first = [i for _ in range(3) for i in next(stream)["id"].tolist()]
     stream.step(1, batches=3)
     held = next(stream), next(stream)  # batches of the next step, which is not stepped yet
-    path = saver.save(1, {}).wait(60)
+    path = saver.save(1, {}).wait(300)
     assert in_cut(job, path) == sorted(first)
     stream.step(2, batches=2)
     both = sorted(first + [i for b in held for i in b["id"].tolist()])
-    assert in_cut(job, saver.save(2, {}).wait(60)) == both
+    assert in_cut(job, saver.save(2, {}).wait(300)) == both
     assert sorted(rest(tmp_path)) == sorted(set(range(job.rows)) - set(both))
 
 
@@ -66,7 +66,7 @@ def test_a_skipped_step_has_used_its_batches_up(job: Any, ck: Any, tmp_path: Pat
         if step != 3:  # the update of step 3 is skipped, as after an overflow of its gradient
             weights += b["id"].sum()
         stream.step(step)
-    path = saver.save(5, {"w": weights}).wait(60)
+    path = saver.save(5, {"w": weights}).wait(300)
     assert in_cut(job, path) == sorted(used)
     assert not set(used) & set(rest(tmp_path))
 
@@ -82,7 +82,7 @@ def test_a_batch_over_several_shards_is_in_the_cut_whole(job: Any, ck: Any, tmp_
         used += b["id"].tolist()
         stream.step(step)
     assert over > 0, "no batch spans two shards, so this test has tested nothing"
-    assert in_cut(job, saver.save(7, {}).wait(60)) == sorted(used)
+    assert in_cut(job, saver.save(7, {}).wait(300)) == sorted(used)
     assert sorted(rest(tmp_path)) == sorted(set(range(job.rows)) - set(used))
 
 
@@ -98,9 +98,9 @@ def test_what_holds_no_record_rides_with_the_record_before_it(job: Any, tmp_path
             used += b["id"].tolist()
             step = stream.step()
             if step == 4:
-                path = saver.save(step, {}).wait(60)
+                path = saver.save(step, {}).wait(300)
                 assert in_cut(job, path) == used
-        last = manifest.load(f"{saver.save(step, {}).wait(60)}/{manifest.FILE_NAME}").cut
+        last = manifest.load(f"{saver.save(step, {}).wait(300)}/{manifest.FILE_NAME}").cut
     assert used == list(range(400))
     (partition,) = last["datasets"][0]["partitions"]
     assert partition["done"] == 1  # its pass is finished
@@ -120,7 +120,7 @@ def test_what_is_read_without_steps_is_in_every_cut(job: Any, tmp_path: Path) ->
         assert sorted(ids) == list(range(n))
         with headrace.dataset("rows").batches(50) as other:
             assert next(other, None) is None  # the untracked stream has acked all records
-            path = ck.save(other.step(batches=0), {}).wait(60)
+            path = ck.save(other.step(batches=0), {}).wait(300)
     assert in_cut(job, path) == list(range(n))
 
 
@@ -174,10 +174,10 @@ def test_a_cut_waits_for_an_idle_rank_to_say_the_step(job: Any, pair: Any) -> No
     ck._timeout = 60
     saved = ck.save(3, {})
     tell("idle 3")
-    assert in_cut(job, saved.wait(60)) == sorted(first)
+    assert in_cut(job, saved.wait(300)) == sorted(first)
     saved = ck.save(stream.step(4, batches=1), {})
     tell("idle 6")  # reporting step 6 also reports the steps below it
-    assert in_cut(job, saved.wait(60)) == sorted(first + second)
+    assert in_cut(job, saved.wait(300)) == sorted(first + second)
 
 
 def test_a_rank_that_was_told_the_end_counts_as_having_said_every_step(job: Any, pair: Any) -> None:
@@ -186,4 +186,4 @@ def test_a_rank_that_was_told_the_end_counts_as_having_said_every_step(job: Any,
     assert next(stream, None) is None
     saved = ck.save(5, {})
     tell("end")
-    assert in_cut(job, saved.wait(60)) == sorted(first + second) == list(range(job.rows))
+    assert in_cut(job, saved.wait(300)) == sorted(first + second) == list(range(job.rows))

@@ -36,7 +36,7 @@ def test_next_waits_while_the_master_answers_no_step_and_goes_on_behind_it(node:
     assert trainer.process.stdin is not None
     trainer.process.stdin.write(b"\n")
     trainer.process.stdin.close()
-    poll(lambda: "next() waits, because steps have been unanswered" in trainer.log.read_text(), 60)
+    poll(lambda: "next() waits, because steps have been unanswered" in trainer.log.read_text())
     said = len(applied(trainer))
     time.sleep(0.5)  # a trainer that does not wait would step five batches
     assert len(applied(trainer)) == said, trainer.log.read_text()
