@@ -89,7 +89,7 @@ def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
             time.sleep(0.05)
             # Kill when the group has begun and has a newer checkpoint than at the last kill. That is a few of its
             # 200 steps later, and each step has a pause.
-            begun = log.read_text().count("begins behind") >= 3 * (kills + 1)
+            begun = log.read_text().count("begins after") >= 3 * (kills + 1)
             if kills < KILLS and begun and (newest := saved(folder)) > before:
                 time.sleep(rng.uniform(0, 0.3))
                 with contextlib.suppress(ProcessLookupError):
@@ -104,6 +104,6 @@ def trained(folder: Path, more: tuple[str, ...], rng: random.Random) -> int:
     ends = re.findall(r"rank (\d) ends: step \d+ records (\d+) checksum (\w+)", text)
     want = int(mix(np.arange(records)).sum(dtype=np.uint64))
     assert sorted(ends[-3:]) == [(str(r), str(records), f"{want:016x}") for r in range(3)], text[-4000:]
-    behind = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    behind = [int(n) for n in re.findall(r"begins after step (\d+)", text)]
     assert kills == 0 or max(behind) > 0, "no checkpoint was restored"
     return kills

@@ -58,7 +58,7 @@ def train(args: argparse.Namespace) -> None:
         accelerator.load_state(str(folder / f"step-{step}"))  # every rank calls it, before its first batch
     else:
         headrace.init(resume="start")
-    print(f"rank {accelerator.process_index} begins behind step {step} with {int(model.records)} records", flush=True)
+    print(f"rank {accelerator.process_index} begins after step {step} with {int(model.records)} records", flush=True)
 
     def save() -> None:
         """Every rank calls it, right after its step. The last thing is the rename, so `step-N` is complete."""

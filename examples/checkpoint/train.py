@@ -118,7 +118,7 @@ def train(args: argparse.Namespace) -> None:
     if restored is not None:
         model, step = restored.state, restored.step
         weights, seen, checksum = model["weights"], int(model["seen"]), model["checksum"]
-    print(f"rank {trainer.rank} begins behind step {step} with {seen} records", flush=True)
+    print(f"rank {trainer.rank} begins after step {step} with {seen} records", flush=True)
 
     group = Group(trainer.rank, trainer.world_size)
     source = Input(stream)

@@ -71,7 +71,7 @@ def train(args: argparse.Namespace) -> None:
         step = restored.step
         model.load_state_dict(restored.state["model"])
         optimizer.load_state_dict(restored.state["optimizer"])
-    print(f"rank {dist.get_rank()} begins behind step {step} with {int(model.records)} records", flush=True)
+    print(f"rank {dist.get_rank()} begins after step {step} with {int(model.records)} records", flush=True)
 
     def state() -> dict[str, object]:
         return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}

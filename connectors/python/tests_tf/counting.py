@@ -158,7 +158,7 @@ class Begins(tf.compat.v1.train.SessionRunHook):
         self.trainable = trainable
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        print("begins behind", self.trainable._run.trainer.last_step, self.trainable.restored_from, flush=True)
+        print("begins after", self.trainable._run.trainer.last_step, self.trainable.restored_from, flush=True)
 
 
 class Rest(tf.compat.v1.train.SessionRunHook):

@@ -164,7 +164,7 @@ def test_killed_it_goes_on_from_memory_and_without_memory_from_storage(
         return start(work, "--every", "10", "--memory-every", "1", HEADRACE_MEMORY_DIR=str(slots), **env)
 
     def begins(trainer: Any) -> tuple[int, str]:
-        step, source = re.findall(r"^begins behind (\d+) ?(\w*)$", trainer.log.read_text(), re.MULTILINE)[0]
+        step, source = re.findall(r"^begins after (\d+) ?(\w*)$", trainer.log.read_text(), re.MULTILINE)[0]
         return int(step), source
 
     # The first kill comes at the end of a step, the second one when a copy is made, or is complete.
@@ -214,7 +214,7 @@ def test_what_headrace_run_has_written_from_memory_is_gone_back_to(
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
-    begun = re.findall(r"begins behind (\d+) (\w+)", text)
+    begun = re.findall(r"begins after (\d+) (\w+)", text)
     assert begun in ([("18", "storage")], [("19", "storage")], [("20", "storage")]), text
     assert '"records": 2000, "wrong": 0' in text
     assert not written.exists()  # TensorFlow's own checkpoint at the end is newer

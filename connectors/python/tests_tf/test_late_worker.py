@@ -135,10 +135,10 @@ def test_a_chief_does_not_go_on_with_the_model_of_another_training(job: Job, wor
     assert tasks.status(other) == 1, job.logs()
     said = other.log.read_text()
     assert f"the model of another training, whose model_dir is {work / 'model'}; here it is {work / 'another'}" in said
-    assert "begins behind" not in said
+    assert "begins after" not in said
     tasks.argv.pop()
     same = tasks.start("chief")
-    until("a chief that goes on", lambda: "begins behind" in same.log.read_text(), job.logs)
+    until("a chief that goes on", lambda: "begins after" in same.log.read_text(), job.logs)
     assert "the model lives on the parameter servers" in same.log.read_text(), job.logs()
 
 

@@ -51,7 +51,7 @@ def test_one_process(work: Any, args: list[str]) -> None:
     trainer = start(work, *args)
     drop(work, FIRST, FIRST + MORE)
     saved(work, FIRST + MORE)
-    assert "begins behind 11 storage" in trainer.log.read_text(), work.logs()
+    assert "begins after 11 storage" in trainer.log.read_text(), work.logs()
     check_bound(work)
 
 
@@ -69,7 +69,7 @@ def test_a_cluster(work: Any, when: str) -> None:
     again = [tasks.start(kind, **SILENT) for kind in kinds]
     drop(work, FIRST, FIRST + MORE)
     saved(work, FIRST + MORE)
-    assert re.search(r"begins behind \d+ storage", again[1].log.read_text()), work.logs()
+    assert re.search(r"begins after \d+ storage", again[1].log.read_text()), work.logs()
     check_bound(work)
 
 

@@ -73,7 +73,7 @@ def test_under_headrace_run_both_servers_start_again(job: Job, work: Path, rng: 
         return re.findall(rf"^\[headrace\] {task} runs, pid (\d+)$", log.read_text(), re.MULTILINE)
 
     def begun() -> list[str]:
-        return re.findall(r"begins behind \d+ ?(\w*)$", log.read_text(), re.MULTILINE)
+        return re.findall(r"begins after \d+ ?(\w*)$", log.read_text(), re.MULTILINE)
 
     until_there("a checkpoint and a worker", lambda: len(bound(work)) >= 2 and len(begun()) >= 2)
     victim = rng.randrange(2)
@@ -98,7 +98,7 @@ def test_the_other_servers_live_on_and_their_parts_go_back_too(
     running, chief = [tasks.start("ps", i) for i in range(servers)], tasks.start("chief")
     until("a checkpoint", lambda: bound(work), job.logs)
     worker = tasks.start("worker")
-    until("a worker", lambda: "begins behind" in worker.log.read_text(), job.logs)
+    until("a worker", lambda: "begins after" in worker.log.read_text(), job.logs)
     before = len(bound(work))
     until("the next checkpoints", lambda: len(bound(work)) >= before + 2, job.logs)
     victim = rng.randrange(servers)
@@ -111,11 +111,11 @@ def test_the_other_servers_live_on_and_their_parts_go_back_too(
     assert tasks.status(tasks.start("chief", KILL_AT_HALF=str(victim))) == -signal.SIGKILL, job.logs()
     worker = tasks.start("worker", VERBOSITY="INFO")
     said = worker.log.read_text
-    told = ("waits for the model", "begins behind")
+    told = ("waits for the model", "begins after")
     until("a worker that waits", lambda: any(text in said() for text in told), job.logs)
-    assert "begins behind" not in said(), job.logs()
+    assert "begins after" not in said(), job.logs()
     chief = tasks.start("chief")
-    until("both again", lambda: all("begins behind" in task.log.read_text() for task in (chief, worker)), job.logs)
+    until("both again", lambda: all("begins after" in task.log.read_text() for task in (chief, worker)), job.logs)
     assert "Waiting for model to be ready" not in said(), "TensorFlow's own wait, of 30 s, has begun"
     (work / "fast").touch()
     assert {tasks.status(task) for task in (chief, worker, *running)} == {0}, job.logs()

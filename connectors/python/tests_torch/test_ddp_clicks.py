@@ -82,7 +82,7 @@ def judge(job: Any, text: str, ranks: int = 4, every: int = EVERY, over_kafka: b
     assert len({e[1:] for e in ends}) == 1, text
     assert ends[0][2:4] == want, text
     assert "is killed" in text
-    begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    begun = [int(n) for n in re.findall(r"begins after step (\d+)", text)]
     assert len(begun) == 2 * ranks, text
     assert min(begun[ranks:]) == max(begun[ranks:]) >= every, text
     folders = saved.whole(job.folder / "checkpoints")
@@ -146,7 +146,7 @@ def test_accelerate(prepared: Any, zygote: Zygote) -> None:
     prepared.env["SAVED"] = "checkpoints/step-*/random_states_0.pkl"
     text = forked(prepared, zygote, 2, train, "--rows", "128", "--every", str(EVERY))
     assert "is killed" in text
-    begun = [int(n) for n in re.findall(r"begins behind step (\d+)", text)]
+    begun = [int(n) for n in re.findall(r"begins after step (\d+)", text)]
     assert len(begun) == 4, text
     assert begun[2] == begun[3] >= EVERY, text
     ends = re.findall(r"rank (\d) ends: step (\d+) records (\d+) checksum (-?\d+) weights (\S+)", text)
