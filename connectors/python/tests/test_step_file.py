@@ -68,10 +68,10 @@ def freed(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
 
 def grown(file: stepfile.StepFile, ledgers: list[Ledger]) -> None:
     """The notes need more memory than the file had at first."""
-    for k in range(40):
-        ledgers.append(ledger(k + 1, 99, *[(1, 10 * n, 3) for n in range(50)]))
+    for k in range(8):
+        ledgers.append(ledger(k + 1, 99, *[(1, 10 * n, 3) for n in range(5)]))
         file.frame(ledgers[-1])
-    file.stepped(39, 39)
+    file.stepped(7, 7)
 
 
 STORIES = [empty, stepped, freed, grown]
@@ -104,9 +104,7 @@ def test_a_step_file_is_as_the_vectors_say(story: Any, tmp_path: Path, monkeypat
         "batches": told(ledgers, durable),
     }
     where = VECTORS / f"{story.__name__}.json"
-    if story is grown:  # too large to keep as a vector: only check that the file has grown
-        assert len(content) > stepfile.ROOM
-        return
+    assert len(content) > stepfile.ROOM or story is not grown
     if os.environ.get("REWRITE_VECTORS"):
         where.write_text(json.dumps(vector) + "\n")
     assert json.loads(where.read_text()) == vector
