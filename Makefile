@@ -6,8 +6,8 @@ SHELL := bash
 
 GO      ?= go
 PYTHON  ?= python3
-# One that runs: a version manager's python3.9 may be there and refuse, though it has one.
-PYTHON_OLD ?= $(shell for python in python3.9 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.9.*/bin/python $(PYTHON); do \
+# One that runs: a version manager's python3.10 may be there and refuse, though it has one.
+PYTHON_OLD ?= $(shell for python in python3.10 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.10.*/bin/python $(PYTHON); do \
   "$$python" -c 'import sys; print(sys.executable)' 2>/dev/null && break; done)
 VENV    := .venv
 PY      := $(VENV)/bin/python

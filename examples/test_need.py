@@ -43,7 +43,7 @@ def test_what_only_some_tests_need_is_named_when_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("programs", "says"),
     [
-        ({"uname": "echo Linux"}, ["Go 1.26", "Python 3.9 or newer"]),
+        ({"uname": "echo Linux"}, ["Go 1.26", "Python 3.10 or newer"]),
         ({**LINUX, "uname": "echo Darwin"}, ["Linux: agents and trainers do not run on macOS yet", "GOOS=darwin"]),
         ({**LINUX, "go": "case $2 in GOVERSION) echo go1.21.3;; *) echo local;; esac"}, ["go is go1.21.3"]),
         ({**LINUX, "python3": '[[ "$2" != *ensurepip* ]]'}, ["venv and ensurepip", "python3-venv"]),

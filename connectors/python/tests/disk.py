@@ -13,12 +13,12 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 CALLS = ("fsync", "mkdir", "rename", "unlink", "rmdir")
 TRIES = 4
 
-Inode = Union[bytes, dict[str, int]]  # a file's bytes, or a folder's names
+Inode = bytes | dict[str, int]  # a file's bytes, or a folder's names
 
 
 class Disk:

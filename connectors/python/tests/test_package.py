@@ -20,6 +20,15 @@ def test_all_versions_are_one() -> None:
     assert f'version = "{version}"' in (ROOT / "connectors/python/pyproject.toml").read_text()
 
 
+def test_everything_asks_for_the_same_python() -> None:
+    """Not for 3.9: there an exception of a signal's handler can leave a lock locked (bpo-29988), and next() hangs."""
+    assert 'requires-python = ">=3.10"' in (ROOT / "connectors/python/pyproject.toml").read_text()
+    for place in (".ci/need", "README.md", "CONTRIBUTING.md", "connectors/python/README.md"):
+        text = (ROOT / place).read_text()
+        assert "Python 3.10 or newer" in text, place
+        assert "3.9 or newer" not in text, place
+
+
 def test_the_wheel_carries_the_license_of_the_repository() -> None:
     assert (ROOT / "connectors/python/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 

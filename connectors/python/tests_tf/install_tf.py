@@ -4,7 +4,7 @@
     python install_tf.py 2.21            the newest one, with Keras 3 and without Estimator
     python install_tf.py 2.15 --force    again
 
-2.15 is the last version with Estimator, and needs Python 3.9 to 3.11. The environment lies
+2.15 is the last version with Estimator, and needs Python 3.10 or 3.11. The environment lies
 outside the tree, in $HEADRACE_CACHE or ~/.cache/headrace, in a folder named after the
 versions of TensorFlow and Python. It is made again when the list of packages or this
 program changes.
@@ -51,11 +51,11 @@ def python_for(line: str) -> str:
     newest = PYTHONS[line]
     if sys.version_info[:2] <= newest:
         return sys.executable
-    for minor in range(newest[1], 8, -1):
+    for minor in range(newest[1], 9, -1):
         found = shutil.which(f"python3.{minor}")
         if found is not None:
             return found
-    sys.exit(f"TensorFlow for tests: {line} needs Python 3.9 to 3.{newest[1]}: install one")
+    sys.exit(f"TensorFlow for tests: {line} needs Python 3.10 to 3.{newest[1]}: install one")
 
 
 def install(home: Path, packages: Path, python: str) -> None:

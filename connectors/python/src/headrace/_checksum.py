@@ -7,7 +7,8 @@ message is to multiply its checksum by x to the power of 8n.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from . import _copying
 from ._manifest import crc64

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Union, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,7 +180,7 @@ class Ragged:
         return f"Ragged({len(self)} rows, {len(self.values)} values)"
 
 
-Values = Union[NDArray[Any], Ragged, Bytes]
+Values = NDArray[Any] | Ragged | Bytes
 
 
 def rows(column: Values, start: int, stop: int) -> Values:

@@ -19,8 +19,8 @@ import importlib
 import math
 import os
 import threading
-from collections.abc import Iterable
-from typing import Any, Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 

@@ -6,7 +6,7 @@ XXH64 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed
 
 from __future__ import annotations
 
-from typing import Any, Union, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _M64 = (1 << 64) - 1
 _SEPARATOR = b"\x1f"
 
-Text = Union[str, bytes]
+Text = str | bytes
 
 
 @overload

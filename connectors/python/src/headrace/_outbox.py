@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Union
 
 from . import _messages as wire
 from ._channel import Channel
@@ -30,7 +29,7 @@ LINGER = 0.05  # where the model is not shared, or a step file has them
 # Stream, step, batches, through, more of the same step; and a run of so many steps, up
 # to this one, of as many batches each.
 Step = tuple[Channel, int, int, int, bool, int]
-Item = Union[Step, bytes]
+Item = Step | bytes
 
 
 class Outbox:

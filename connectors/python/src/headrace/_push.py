@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -21,7 +21,7 @@ from ._master import COMMIT_SECONDS, Master, NoPage, Target
 from ._upload import Client, Uploader
 
 #: A record: bytes and str as they are, a mapping or a list as JSON, None as a null value.
-Value = Union[bytes, bytearray, memoryview, str, Mapping[str, Any], Sequence[Any], None]
+Value = bytes | bytearray | memoryview | str | Mapping[str, Any] | Sequence[Any] | None
 
 _STAGING = 4  # chunks of a transaction that are sent at a time
 MOST_CHUNKS = 250_000  # of a commit

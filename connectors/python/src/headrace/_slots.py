@@ -29,9 +29,9 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from . import _checksum
 from ._errors import CheckpointError

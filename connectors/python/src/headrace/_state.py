@@ -31,8 +31,8 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple, Optional
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class Rows(NamedTuple):
 
 
 # Of a table: the rows to save; None: all of it.
-Changed = Callable[[Any], Optional[Rows]]
+Changed = Callable[[Any], Rows | None]
 
 
 def capture(

@@ -13,7 +13,8 @@ import ssl
 import struct
 import time
 import zlib
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from ._errors import PushError

@@ -11,7 +11,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from headrace._checkpoint import Checkpointer
 from headrace._stream import Stream
