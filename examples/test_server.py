@@ -42,15 +42,21 @@ for n, batch in enumerate(stream):
 """
 
 
+def free_port() -> int:
+    """A free port for a master that starts again, below those that the system gives to connections."""
+    while True:
+        port = random.randrange(12_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class Job:
     """A master, an agent, a server and three trainers, as processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{s.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.env.update(HEADRACE_STATE=str(folder / "state"), HEADRACE_AGENT=str(folder / "a.sock"))
         self.env.update(HEADRACE_MASTER=self.address, HEADRACE_WORLD_SIZE="3")
         self.running: dict[str, subprocess.Popen[bytes]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -164,6 +166,8 @@ io.tmp.dirs: {folder}
 
 
 def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """A free port, below those that the system gives to connections: Flink listens there only later."""
+    while True:
+        port = random.randrange(12_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forks import free_port
+from ports import free_port
 from tasks import WITHIN, Tasks
 
 PROGRAM = Path(__file__).parent / "counting.py"

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
+
 HERE = Path(__file__).parent
 PATIENCE = 900.0  # seconds; a group that has not ended then hangs
-
-
-def free_port() -> int:
-    """A free port, below those that the system gives to outgoing connections: rank 0 listens there only later."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 class Zygote:

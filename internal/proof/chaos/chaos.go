@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
 
@@ -215,7 +217,7 @@ func (c *crew) prepare(ctx context.Context, r *rand.Rand, tell func(string, ...a
 		tell("%v", in)
 	}
 	tell("model %s, seed %d, %d trainers on %d agents, sessions of %v, %s", c.o.Model, c.o.Seed, ranks, len(c.agents), c.o.TTL, strings.Join(c.words(), " "))
-	port, err := freePort()
+	port, err := testbroker.FreePort()
 	if err != nil {
 		return err
 	}
@@ -343,3 +345,5 @@ func (c *crew) who() (text string) {
 	}
 	return text
 }
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -45,7 +45,6 @@
 //	tail.go      when a run without an end of its input is over
 //	data.go      the input, and the truth about it
 //	crew.go      the processes, and how each is started
-//	port.go      the ports on which they listen
 //	keep.go      starts each process again that has ended
 //	trouble.go   what happens to the processes, and when
 //	lull.go      an agent that dies after a quiet time, so that no other trouble can excuse a repeat

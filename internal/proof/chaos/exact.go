@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // With bit_exact, the batches of a step do not depend on anything that happens to the job. Each rank
@@ -66,7 +67,7 @@ func (c *crew) undisturbed(ctx context.Context) (all map[turn]int64, err error) 
 			return nil, err
 		}
 	}
-	port, err := freePort()
+	port, err := testbroker.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // A process that ends is started again, until all is done.
@@ -149,7 +150,7 @@ func (c *crew) keepTrainer(ctx context.Context, s *seat) {
 		c.mu.Lock()
 		if c.o.Model == "replicated" && s.group == c.group && status != 0 {
 			c.group++
-			if c.port, err = freePort(); err != nil {
+			if c.port, err = testbroker.FreePort(); err != nil {
 				c.wrong = append(c.wrong, err.Error())
 			}
 			c.endTrainers()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/child"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // This file has the parts of a run with checkpoints (trainer/saving.py). A run with --journal has none of them.
@@ -74,7 +75,7 @@ func (c *crew) trap(agent int) map[string]any {
 // startSaving starts what saves need beside the trainers: the shared model's server, and the goroutine
 // that collects checkpoints.
 func (c *crew) startSaving(ctx context.Context) (err error) {
-	if c.port, err = freePort(); err != nil {
+	if c.port, err = testbroker.FreePort(); err != nil {
 		return err
 	}
 	if c.o.Model == "shared" {

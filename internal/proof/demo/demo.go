@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/internal/proof/demo/clicklog"
 	"github.com/headrace/headrace/internal/proof/demo/report"
+	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // Options are the flags of `headrace demo`.
@@ -58,10 +59,11 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	address, err := freeAddress()
+	port, err := testbroker.FreePort() // a master that starts again uses the same one
 	if err != nil {
 		return err
 	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	dirs, err := makeFolders(root)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -77,16 +76,6 @@ type team struct {
 	trainers       [trainers]*process
 	lives          [trainers]int
 	gaveUp         [trainers]int // how often each trainer has given up
-}
-
-// freeAddress finds a port for the master. A master that starts again uses the same one.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
 }
 
 func (t *team) startMaster() (err error) {

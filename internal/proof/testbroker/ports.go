@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -61,4 +62,23 @@ func takePort(dir string, port int) (bool, error) {
 	taken.locks = append(taken.locks, f)
 	taken.Unlock()
 	return true, l.Close()
+}
+
+// Ports of servers that are no brokers, below those of the brokers.
+const firstPort, lastPort = 12000, 20000
+
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } // several runs may go on at once
+
+// FreePort finds a port on 127.0.0.1 where nothing listens, for a server that may be killed and comes back
+// to its port. So the port is below those that the kernel gives to connections, and a process gets it once.
+func FreePort() (int, error) {
+	for range lastPort - firstPort {
+		port := firstPort + int(nextPort.Add(1)%(lastPort-firstPort))
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("no port on 127.0.0.1 is free from %d to %d; end the programs that use them", firstPort, lastPort)
 }

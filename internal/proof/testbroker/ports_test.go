@@ -16,3 +16,14 @@ func TestAPortIsHandedOutOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAServersPortIsNoneThatTheSystemGivesToConnections(t *testing.T) {
+	one, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := FreePort()
+	if err != nil || one == other || max(one, other) >= 20000 {
+		t.Fatalf("FreePort gave %d and then %d (%v), want two ports below 20000", one, other, err)
+	}
+}

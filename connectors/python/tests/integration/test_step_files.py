@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from agent import poll
+from ports import free_port
 
 ROWS = 6000
 STEPS = 40
@@ -41,9 +42,7 @@ class Node:
         self.job, self.folder, self.trainer, self.logs = job, job.folder, job.trainer, job.logs
 
     def begin(self, ttl: str = "20s") -> None:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{s.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.job.env["HEADRACE_MASTER"] = self.address
         self.ttl = ttl
         self.job.write(ROWS)
