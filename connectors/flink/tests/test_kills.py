@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import Any
 
 import headrace
 import pytest
+from ports import free_port
 from s3_server import Server
 
 CLASS_PATH = os.environ["HEADRACE_FLINK_CLASS_PATH"]
@@ -138,9 +138,7 @@ class Flink:
 class Master:
     def __init__(self, job: Any) -> None:
         self.job = job
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.listen = f"127.0.0.1:{s.getsockname()[1]}"
+        self.listen = f"127.0.0.1:{free_port()}"
         self.begin()
 
     def begin(self) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from agent import CALL, Agent, poll
+from ports import free_port
 
 HOME = Path(__file__).parents[3] / "internal" / "proof" / "chaos"
 LEFT, NO_AGENT = 7, 4
@@ -44,8 +44,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 def test_a_trainer_that_loses_its_agent_in_its_last_save_is_started_again(
     agents: Callable[..., Agent], folder: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     agent = agents(total=100, ttl_ms=3000)
     agent.silent = {"ask"}
     server = start(folder, "server", role="server", server=port)

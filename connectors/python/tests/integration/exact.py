@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import socket
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import _manifest as manifest
+from ports import free_port
 
 ROOT = Path(__file__).parents[4]
 
@@ -84,8 +84,7 @@ class Runs:
 
     def group(self, world: int, rows: int = 64, meanwhile: Any = None, **more: Any) -> list[str]:
         """Runs one generation until it ends or dies. Returns what each rank has printed."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         ranks = []
         journals = [self.job.folder / f"journal-{len(self.job.processes)}-{rank}" for rank in range(world)]
         for rank in range(world):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
+from ports import free_port
 from seen import POINTS, TRAINER, checked, ids_of, of_end, settings
 
 
@@ -120,7 +121,7 @@ def test_a_newer_process_of_the_rank_fences_the_save_of_the_older(job: Any, tmp_
 @pytest.mark.parametrize("model", ["replicated", "private"])
 def test_saves_go_on_while_master_and_agent_are_killed(job: Any, model: str) -> None:
     n = job.write(20_000)
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     of_agent = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     master = job.start(*of_master)

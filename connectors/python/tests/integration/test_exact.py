@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
+from ports import free_port
 from seen import ids_of
 
 # The model counts how often each id was pushed. It outlives the trainers.
@@ -260,7 +261,7 @@ def test_a_save_fails_and_says_so_when_its_agent_or_master_is_killed(job: Any, w
         "master": ("master", "--model", "shared", "--http", "off", "--session-ttl", "20s", *roots),
         "agent": ("agent", "--name", "a1", "--socket", job.socket, *roots),
     }
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     processes = {"master": job.start(*options["master"])}
     address = job.folder / "state" / "master.addr"
     poll(address.exists)

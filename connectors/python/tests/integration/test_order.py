@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from agent import poll
+from ports import free_port
 
 # It prints "made" when it has noted the time of its start, before its HELLO, which its agent does not read.
 EARLY = """
@@ -58,7 +59,7 @@ def rest(job: Any) -> tuple[str, int]:
 def test_a_process_whose_agent_stood_still_is_not_the_newer_one(job: Any, model: str, whole: bool) -> None:
     n = job.write(2_000)
     roots = ("--allow-root", str(job.folder))
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     job.start("master", "--model", model, "--http", "off", "--session-ttl", "20s", *roots)
     address = job.folder / "state" / "master.addr"
     poll(address.exists)

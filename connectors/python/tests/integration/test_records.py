@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from agent import poll
+from ports import free_port
 from test_rewind import TRAINER, kill_everything, killed, newest, settings, stepped
 
 MORE = """
@@ -87,7 +88,7 @@ def checked(job: Any, where: Path) -> int:
 def test_a_checkpoint_counts_its_records_whatever_was_killed(job: Any, model: str) -> None:
     n = 6000
     write(job, n)
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     of_master = ("master", "--model", model, "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     of_agent = ("agent", "--name", "a1", "--socket", job.socket, "--allow-root", str(job.folder))
     master = job.start(*of_master)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
+from ports import free_port
 from seen import ids_of
 
 TRAINER = """
@@ -45,7 +46,7 @@ def trainer(job: Any, rank: int, **cfg: Any) -> Any:
 def test_a_job_that_was_killed_as_a_whole_and_starts_again_at_once_restores(job: Any, again: str) -> None:
     n = job.write(20_000)
     roots = ("--allow-root", str(job.folder))
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     job.start("master", "--model", "shared", "--http", "off", "--session-ttl", "5s", *roots)
     address = job.folder / "state" / "master.addr"
     poll(address.exists)

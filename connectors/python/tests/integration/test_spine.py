@@ -13,6 +13,7 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
+from ports import free_port
 
 
 def read_ids(dataset: str = "rows", rows: int = 100) -> list[int]:
@@ -243,7 +244,7 @@ def test_trainers_go_on_with_an_agent_that_was_killed_and_started_again(job: Any
 
 def test_a_trainer_goes_on_when_the_master_is_killed_and_started_again(job: Any) -> None:
     n = job.write(20_000)
-    job.env["HEADRACE_LISTEN"] = "127.0.0.1:0"
+    job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
     master_options = ("master", "--http", "off", "--session-ttl", "20s", "--allow-root", str(job.folder))
     master = job.start(*master_options)
     address = job.folder / "state" / "master.addr"
