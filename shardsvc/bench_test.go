@@ -67,6 +67,30 @@ func benchmarkPairs(b *testing.B, batch int) {
 	b.ReportMetric(float64(puts)/float64(pairs), "puts/pair")
 }
 
+// BenchmarkListing measures how long the core takes to learn of all partitions of a dataset.
+func BenchmarkListing(b *testing.B) {
+	for _, partitions := range []uint32{10_000, 40_000} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			for b.Loop() {
+				c := New(Config{Job: "bench", Model: Shared})
+				var fx Effects
+				step := func(ev Event) {
+					fx.Reset()
+					c.Step(Time(Second), ev, &fx)
+				}
+				step(&Start{})
+				step(&ApplyDataset{ID: 1, Name: "d", Options: Options{Passes: 1, Initial: 100, Min: 100, Max: 100, Target: 2 * Second, Stall: 600 * Second}})
+				for p := range partitions {
+					step(&AddPartition{Dataset: 1, Number: p + 1, Identity: fmt.Sprintf("bench:%d", p)})
+				}
+				if n := c.NextPartition(); n != partitions+1 {
+					b.Fatalf("the next partition is number %d of %d: some were refused", n, partitions)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkShuffledPieces measures the cost of one block of a shuffled lease.
 func BenchmarkShuffledPieces(b *testing.B) {
 	p := line.NewPermutation(1<<22-5, 7, 0)
