@@ -87,7 +87,7 @@ def test_save_returns_while_the_cut_waits_for_other_ranks(agents: Agents, tmp_pa
         agent.wait(lambda: calls(agent) == ["ask"])
         poll(lambda: saved.done)
         # What went wrong is raised by the next call, once.
-        with pytest.raises(headrace.CheckpointError, match="the cut at step 1: the master did not answer in time"):
+        with pytest.raises(headrace.CheckpointError, match="checkpoint of step 1: the master did not answer in time"):
             ck.save(3, {})
         agent.wait(lambda: calls(agent) == ["ask", "drop"])
         agent.silent = set()
@@ -142,7 +142,7 @@ def test_a_refused_cut_is_told(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="private")
     agent.answer = lambda call: {"code": "refused", "reason": "the job declares no model kind"}
     with headrace.dataset("clicks").batches(10) as stream:
-        with pytest.raises(headrace.CheckpointError, match="cut at step 1: the job declares no model kind"):
+        with pytest.raises(headrace.CheckpointError, match="of step 1: the job declares no model kind"):
             with headrace.Checkpointer(tmp_path, stream) as ck:
                 ck.save(stepped(stream, 1, np.zeros(1)), {})
 
@@ -245,7 +245,7 @@ def test_state_dict_is_the_whole_cut_at_the_last_step(agents: Agents, caplog: py
         stream.load_state_dict(state)
         call = agent.of(CALL)[-1]
         assert (call["call"], call["mode"], call["body"], call["path"]) == ("restore", "exact", state, "")
-        assert "loaded the cut at step 2: 7 units" in caplog.text
+        assert "load_state_dict() of step 2: 7 units" in caplog.text
         assert stream.step(batches=0) == 3
         with pytest.raises(headrace.CheckpointError, match=r"not a state of Stream\.state_dict"):
             stream.load_state_dict({"step": 3})
@@ -256,7 +256,7 @@ def test_state_dict_raises_what_the_master_says_at_its_deadline(agents: Agents) 
     agent.answer = lambda call: {"code": "timeout", "reason": "rank 2 has reported step 0"}
     with headrace.dataset("clicks").batches(10) as stream:
         stepped(stream, 1, np.zeros(1))
-        with pytest.raises(headrace.CheckpointError, match="the cut at step 1: rank 2 has reported step 0"):
+        with pytest.raises(headrace.CheckpointError, match="the records at step 1: rank 2 has reported step 0"):
             stream.state_dict()
 
 

@@ -272,7 +272,7 @@ def test_a_folder_of_checkpoints_that_can_not_be_read_is_no_reason_to_start_over
     ("chosen", "says"),
     [
         ("0" * 16, "began with nothing already"),
-        ("00000000000000aa", "went back to cut 00000000000000aa of step 7 already"),
+        ("00000000000000aa", "went back to checkpoint 00000000000000aa of step 7 already"),
     ],
 )
 def test_a_state_that_comes_too_late_is_refused_with_what_was_chosen(agents: Agents, chosen: str, says: str) -> None:
@@ -281,9 +281,8 @@ def test_a_state_that_comes_too_late_is_refused_with_what_was_chosen(agents: Age
         stepped(stream, 2, np.zeros(1))
         state = stream.state_dict(2)
         agent.answer = lambda call: {"code": "ok", "cut": chosen, "step": 7} if call["call"] == "restore" else None
-        with pytest.raises(
-            headrace.CheckpointError, match=f"{says}, not with cut {state['id']} of step 2: .* once, before"
-        ):
+        late = rf"{says}, so load_state_dict\(\) of step 2 \(id {state['id']}\) .* once, before"
+        with pytest.raises(headrace.CheckpointError, match=late):
             stream.load_state_dict(state)
 
 

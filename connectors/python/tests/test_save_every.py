@@ -171,7 +171,7 @@ def test_an_error_of_an_earlier_save_is_raised_at_the_next_step(agents: Agents, 
 def test_a_last_save_that_fails_is_told(agents: Agents, tmp_path: Path) -> None:
     agent = agents(model="private")
     with headrace.dataset("clicks").batches(10) as stream:
-        with pytest.raises(headrace.CheckpointError, match="cut at step 2: the disk of the master is full"):
+        with pytest.raises(headrace.CheckpointError, match="of step 2: the disk of the master is full"):
             with headrace.Checkpointer(tmp_path, stream) as ck:
                 trained(stream, ck, 2, 4, np.zeros(1))
                 agent.answer = lambda call: {"code": "refused", "reason": "the disk of the master is full"}

@@ -21,14 +21,17 @@ File map:
 
     _settings.py  who this process is: arguments, environment
     _trainer.py   init(), the process's one attachment to its agent, forks
+    _errors.py    the exceptions
     _pause.py     the pause of yields while a shared model is saved
     _control.py   the background thread: answers in, finding the agent again
+    _hello.py     the first and the last messages of its connection
     _outbox.py    messages and steps that wait to be sent
     _trust.py     until when a stream may yield
     _advice.py    warnings when next() waits for this program itself
     _calls.py     questions to the master, until they are answered
     _watchdog.py  how long a process may go on without its agent
     _unanswered.py  how long steps have been without an answer
+    _stepfile.py  steps of a shared model, in a file that outlives this process
     _channel.py   the state of a stream that its two threads share
     _dataset.py   Dataset.batches()
     _stream.py    Stream: iteration and steps
@@ -50,6 +53,8 @@ File map:
     _every.py       when save_every() saves
     _writing.py     a checkpoint into a folder
     _parts.py       a checkpoint that several ranks write
+    _bucket.py      checkpoints in a bucket
+    _durable.py     files and folders that must be on the disk
     _tostorage.py   from memory to storage
     _staged.py      a copy in memory that is removed when it is on storage
     _binding.py     a checkpoint that a framework writes
@@ -67,6 +72,7 @@ File map:
     _load.py      reading a checkpoint without training
     _retain.py    which old checkpoints are removed
     _cuts.py      ask, bind, drop, restore
+    _cut.py       which records are in a model: reading a cut
     _state.py     a saved state: a tree and arrays
     _pickled.py   objects in files of their own
     _files.py     parts of a state in files of their own
@@ -77,9 +83,11 @@ File map:
     _remove.py    removing a checkpoint
     _push.py      push(), Pusher: records into a landing
     _chunk.py     the form of pushed records
+    _upload.py    chunks that this process puts into a bucket itself
     _master.py    requests to the master, for processes that push
     _hash.py      hash64
     _shuffle.py   permutation
+    _ended.py     the file by which a TensorFlow chief says that the job has ended
     _cli.py       the command
     torch/        headrace.torch, an import of its own
     ray.py        headrace.ray, another one

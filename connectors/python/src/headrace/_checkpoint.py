@@ -81,8 +81,9 @@ class Checkpointer:
     One save is under way at a time: the next one waits for it (with memory: only until
     it is whole in memory). The next call, and Saved, raise an error of the background work.
 
-    `with Checkpointer(...) as ck` closes it at the end: it waits for the save under way. A
-    loop calls ck.save_every(100, step, state) after each step, or ck.save(step, state) itself.
+    A loop calls ck.save_every(100, step, state) after each step, or ck.save(step, state)
+    itself. `with Checkpointer(...) as ck` closes it at the end: close() saves the last step of
+    save_every(), if no save has it, and waits for the save under way.
     """
 
     def __init__(

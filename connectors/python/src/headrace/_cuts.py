@@ -92,9 +92,10 @@ def ask(
     carries the cut. exact: pause() for this cut was answered. after: as in restore().
     memory: the checkpoint lies in this node's memory, and may be written to path later.
     deadline: time.monotonic(). Raises CheckpointError, Fenced."""
+    what = f"the checkpoint of step {step}" if path else f"the records at step {step}"
     patience = deadline - time.monotonic()
     if patience <= 0:
-        raise CheckpointError(f"the cut at step {step}: its deadline had passed before it was asked for")
+        raise CheckpointError(f"{what}: the deadline had passed before the master was asked")
     fields = {
         "call": "ask",
         "cut": cut or new_id(),
@@ -108,14 +109,12 @@ def ask(
     }
     try:
         # The master's own deadline comes first, and names who is missing.
-        answer = _say(trainer, fields, deadline + CALL_SECONDS / 10, f"the cut at step {step}")
+        answer = _say(trainer, fields, deadline + CALL_SECONDS / 10, what)
     except CheckpointError:
         forget(trainer, str(fields["cut"]), "its save attempt ended before it was frozen")
         raise
     if answer.body is None:
-        raise CheckpointError(
-            f"the cut at step {step} came without a body: agent, master and client have different versions"
-        )
+        raise CheckpointError(f"{what}: no list of records came: agent, master and client have different versions")
     return Cut(answer.cut, step, answer.body)
 
 

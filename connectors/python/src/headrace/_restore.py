@@ -196,18 +196,19 @@ def load_carried(trainer: Trainer, state: dict[str, Any]) -> None:
     if not isinstance(cut, str) or type(step) is not int or "datasets" not in state:
         raise CheckpointError("this is not a state of Stream.state_dict(): it has no id, step and datasets")
     trainer.check()
-    answer = _cuts.restore(trainer, "exact", state, "", [], f"loading the cut at step {step}")
+    what = f"load_state_dict() of step {step}"
+    answer = _cuts.restore(trainer, "exact", state, "", [], what)
     if answer.code != "ok":
-        raise CheckpointError(f"loading the cut at step {step}: {answer.reason or answer.code}")
+        raise CheckpointError(f"{what}: {answer.reason or answer.code}")
     if answer.cut != cut:
         started = answer.cut in ("", _cuts.NONE)
-        where = "began with nothing" if started else f"went back to cut {answer.cut} of step {answer.step}"
+        where = "began with nothing" if started else f"went back to checkpoint {answer.cut} of step {answer.step}"
         raise CheckpointError(
-            f"this group or process {where} already, not with cut {cut} of step {step}: load_state_dict() comes once, "
-            "before the first step, and every rank loads the same state"
+            f"this group or process {where} already, so {what} (id {cut}) comes too late: it comes once, before the "
+            "first step, and every rank loads the same state"
         )
     if answer.again:
-        log.warning("loaded the cut at step %d: %s", step, answer.again)
+        log.warning("load_state_dict() of step %d: %s", step, answer.again)
     trainer.last_step = step
 
 
@@ -411,7 +412,7 @@ def _chosen(trainer: Trainer, answer: Answer, place: Place) -> Manifest:
             return place.load(answer.path)
         faults.append(fault)
     raise CheckpointError(
-        f"the group goes back to cut {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: "
+        f"the group goes back to checkpoint {answer.cut} of step {answer.step}, which rank {trainer.rank} cannot read: "
         + "; ".join(faults)
     )
 

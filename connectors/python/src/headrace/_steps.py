@@ -42,7 +42,7 @@ class Steps:
         self._trainer = trainer
         self._tracked = bool(request["track"])
         self._batches: list[Batch] = []  # of the list in the making: an interrupted next() goes on with it
-        self._turn = 0  # the index of index of the virtual rank whose batch comes next in it
+        self._turn = 0  # the index of the virtual rank whose batch comes next in the list
         self._streams: list[Stream] = []
         self._rounds: list[RoundStream] = []  # the same ones, with rounds
         self._over: set[int] = set()
