@@ -15,7 +15,7 @@ func (a *app) checkCommand() *cobra.Command {
 	n := int64(100_000)
 	cmd := &cobra.Command{
 		Use:   "check -f FILE [-n ROWS]",
-		Short: "Try a spec on its files and count errors by field",
+		Short: "Try a spec on its data and count errors by field",
 		Long: `Reads and decodes records of every dataset in the file, in this process, and
 says how many values of each field could not be decoded, with the first example. It exits
 with 1 if there are any.

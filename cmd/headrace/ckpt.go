@@ -45,7 +45,8 @@ frozen last), and after them what does not count, with the reason: half (no mani
 damaged, or of a newer version. Files are not read; ` + "`headrace ckpt verify`" + ` does.
 Checkpoints on storage stand first, then those in this node's memory, then the copies
 that agents keep of other nodes' checkpoints in memory (docs/FLASH.md).
-Without a path: the cuts that the master keeps.
+Without a path: the checkpoints that the master keeps in its ledger, also those of
+which only a framework knows the file. Their ids stand under CUT.
 
 Going back to a checkpoint reads later records again. If the source has deleted
 some of them, the list says "not rewindable" (with on_loss: continue: "with a loss")
@@ -107,7 +108,7 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 func (a *app) ckptShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show CKPT",
-		Short: "One checkpoint: its files and what is in its cut",
+		Short: "One checkpoint: its files and how much input is in its model",
 		Long: `Shows one checkpoint: what it is, its files, and the units of each dataset that
 are in its model. For a folder of checkpoints it shows the newest.
 ` + "`headrace audit`" + ` tells which records.`,

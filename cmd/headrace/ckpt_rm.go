@@ -34,8 +34,9 @@ rank), the newest that is bound, a pinned one, one that another needs, and one o
 newer version.
 
 With --keep N the paths are folders of checkpoints, and all but the newest N are
-removed. A cut that the ledger keeps may be named by its id. If its files are gone
-already, because a framework has removed them, the ledger forgets the cut.`,
+removed. A checkpoint that the master keeps may be named by its id, as ` + "`ckpt list`" + `
+without a path shows it. If its files are gone already, because a framework has removed
+them, the master forgets it.`,
 		Example: `  headrace ckpt rm ckpt/step-0000000100-9f3c00000000abcd
   headrace ckpt rm ckpt/ --keep 3 --dry-run
   headrace ckpt rm 9f3c00000000abcd         as headrace ckpt list names it`,

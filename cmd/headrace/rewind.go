@@ -25,9 +25,10 @@ Records that the source has deleted cannot be read again. If the checkpoint need
 some of them, on_loss: stop refuses the rewind and names the ranges and what to do;
 on_loss: continue excludes them. --dry-run tells which.
 
---to is a manifest, a checkpoint's folder, the 16 digits of a cut that the master
-keeps, or ` + "`start`" + `. The files of a checkpoint are verified first. Headrace cannot
-see the file of a cut that a framework carries.`,
+--to is a manifest, a checkpoint's folder, the id of a checkpoint that the master keeps
+(16 digits, under CUT in ` + "`headrace ckpt list`" + `), or ` + "`start`" + `. The files of a checkpoint
+are verified first, unless a framework keeps the records in a file of its own, which
+Headrace cannot see.`,
 		Example: `  headrace rewind ctr --to ckpt/step-0000000100-9f3c00000000abcd --dry-run
   headrace rewind ctr --to start`,
 		Args: cobra.ExactArgs(1),

@@ -180,7 +180,7 @@ func writeVague(w io.Writer, d *auditDataset) {
 	for _, p := range d.Partitions {
 		for _, ps := range p.Passes {
 			if ps.Vague > 0 {
-				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the cut does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), amount(p.Unit))
+				fmt.Fprintf(w, "%s pass %d: %s %s of this were dropped by choice; the checkpoint does not say which\n", p.Label, ps.Pass+1, terminal.Grouped(ps.Vague), amount(p.Unit))
 			}
 		}
 	}

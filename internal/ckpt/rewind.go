@@ -82,7 +82,7 @@ func (r *Rewinding) request(ctx context.Context, c headracev1.CheckpointsClient,
 			return nil, 0, err
 		}
 		if len(kept.Body) == 0 {
-			return nil, 0, fmt.Errorf("cut %v is %s: there is no going back to it", id, kept.Cut.State)
+			return nil, 0, fmt.Errorf("checkpoint %v is %s: the job cannot go back to it", id, kept.Cut.State)
 		}
 		if kept.Cut.State == "carried" || kept.Cut.State == "bound" && r.Unverified {
 			return &headracev1.RewindRequest{Job: job, Body: kept.Body, Path: kept.Cut.Path}, kept.Cut.Step, nil

@@ -205,7 +205,7 @@ var settings = []setting{
 			}
 			return access.CheckToken(v[0])
 		}},
-	{key: "role", list: true, usage: "ROLE=NAME: certificates of this name have this role (viewer, agent, operator); * stands for part of a name; repeat for more",
+	{key: "role", list: true, usage: "ROLE=NAME: certificates of this name have this role (viewer, agent, operator, pusher); * stands for part of a name; repeat for more",
 		set: func(c *Config, v []string) (err error) { c.Roles, err = entries(v); return err }},
 	{key: "role_token", list: true, usage: "ROLE=FILE: the tokens of this file have this role; repeat for more",
 		set: func(c *Config, v []string) (err error) { c.RoleTokens, err = entries(v); return err }},
