@@ -194,7 +194,8 @@ func TestWhatIsNoTextIsRefusedByName(t *testing.T) {
 	for content, want := range map[string]string{
 		"\x1f\x8b\x08rest":     "x.csv: is compressed with gzip",
 		"\x28\xb5\x2f\xfdrest": "is compressed with zstd",
-		"PAR1rest":             "is a Parquet file",
+		"PAR1rest":             "is a Parquet file; set decode.format: parquet",
+		"Obj\x01rest":          "is an Avro file; set decode.format: avro",
 		"\xff\xfea\x00":        "is UTF-16 text",
 	} {
 		dir := tree(t, map[string]string{"x.csv": content})

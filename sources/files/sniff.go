@@ -11,20 +11,20 @@ import (
 )
 
 // magics begin files that are not text. Cutting them at line ends would give
-// records of noise.
-type magic struct{ bytes, what string }
+// records of noise. format: the one in which such files are read; "": none.
+type magic struct{ bytes, what, format string }
 
 var magics = []magic{
-	{"\x1f\x8b", "compressed with gzip"},
-	{"\x28\xb5\x2f\xfd", "compressed with zstd"},
-	{"BZh", "compressed with bzip2"},
-	{"\xfd7zXZ\x00", "compressed with xz"},
-	{"\x04\x22\x4d\x18", "compressed with lz4"},
-	{"PAR1", "a Parquet file"},
-	{"ORC", "an ORC file"},
-	{"Obj\x01", "an Avro file"},
-	{"\xff\xfe", "UTF-16 text"},
-	{"\xfe\xff", "UTF-16 text"},
+	{"\x1f\x8b", "compressed with gzip", ""},
+	{"\x28\xb5\x2f\xfd", "compressed with zstd", ""},
+	{"BZh", "compressed with bzip2", ""},
+	{"\xfd7zXZ\x00", "compressed with xz", ""},
+	{"\x04\x22\x4d\x18", "compressed with lz4", ""},
+	{"PAR1", "a Parquet file", "parquet"},
+	{"ORC", "an ORC file", ""},
+	{"Obj\x01", "an Avro file", "avro"},
+	{"\xff\xfe", "UTF-16 text", ""},
+	{"\xfe\xff", "UTF-16 text", ""},
 }
 
 // looksLikeTFRecord: the length of a first record has the right CRC. One of four billion texts
@@ -87,6 +87,9 @@ func (s *Source) dataStart(ctx context.Context, f content, name string, packed c
 		if bytes.HasPrefix(head, []byte(m.bytes)) {
 			if how := m.codec(); how != noCodec && packed == noCodec {
 				return 0, s.fileError(name, fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how))
+			}
+			if m.format != "" {
+				return 0, s.fileError(name, fmt.Errorf("is %s; set decode.format: %s", m.what, m.format))
 			}
 			return 0, s.fileError(name, fmt.Errorf("is %s, which cannot be read as lines; convert it to plain text", m.what))
 		}
