@@ -41,11 +41,12 @@ def judged(text: str) -> str:
 
 
 RUN = re.compile(r"^`[^`]+`,.*? (?P<day>\d{4}-\d\d-\d\d) \S+ UTC, commit (?P<commit>\w+)", re.M)
-TITLE = re.compile(r"^## (?P<title>.*?)(?: \(another run: [^)]*\))?$", re.M)
+HEAD = re.compile(r"^## (?P<title>[^\n]*?)(?: \(another run: [^)]*\))?\n\n(?:Another run: [^\n]*\n\n)?", re.M)
 
 
 def titled(sections: list[str]) -> list[str]:
-    """The sections. Those of another commit than the newest run's say so in their titles."""
+    """The sections. Those of another commit than the newest run's say so below their titles. The titles
+    stay as they are, because other pages link to them."""
     runs = [m for s in sections if (m := RUN.search(s))]
     newest = max((m["day"] for m in runs), default="")
     commits = [m["commit"] for m in runs if m["day"] == newest]
@@ -54,7 +55,7 @@ def titled(sections: list[str]) -> list[str]:
     def one(text: str) -> str:
         run = RUN.search(text)
         other = run is not None and run["commit"] != newest_commit
-        note = f" (another run: {run['day']}, commit {run['commit']})" if run and other else ""
-        return TITLE.sub(lambda m: f"## {m['title']}{note}", text, count=1)
+        note = f"Another run: {run['day']}, commit {run['commit']}.\n\n" if run and other else ""
+        return HEAD.sub(lambda m: f"## {m['title']}\n\n{note}", text, count=1)
 
     return [one(s) for s in sections]

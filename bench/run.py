@@ -140,7 +140,7 @@ def main() -> int:
         "# Benchmarks\n\nWritten by `make bench` from what the programs in bench/ printed; not edited by "
         'hand. Ratios are taken within one run; "A over B" means A divided by B. No test asserts these '
         "figures. A goal that was not reached is marked as missed. A section of another commit than the newest "
-        "run says so in its title.\n"
+        "run says so below its title.\n"
     )
     PAGE.write_text("\n".join([head, *titled(parts)]))
     print(f"rewrote {PAGE.relative_to(ROOT)}")

@@ -29,14 +29,16 @@ def test_a_goal_is_met_missed_or_not_known(row: str, says: str) -> None:
     assert judged(once) == once
 
 
-def test_a_section_of_another_run_says_so_in_its_title() -> None:
+def test_a_section_of_another_run_says_so_below_its_title() -> None:
     def section(title: str, day: str, commit: str) -> str:
         return f"## {title}\n\n`make bench-x`, {day} 10:00 UTC, commit {commit}, on a machine.\n"
 
     sections = [section("A", "2026-11-21", "aaa"), section("B", "2026-11-22", "bbb"), section("C", "2026-11-22", "bbb")]
     for _ in range(2):
         sections = titled(sections)
-        assert [s.split("\n")[0] for s in sections] == ["## A (another run: 2026-11-21, commit aaa)", "## B", "## C"]
+        assert [s.split("\n")[0] for s in sections] == ["## A", "## B", "## C"]
+        assert [s.split("\n")[2][:12] for s in sections] == ["Another run:", "`make bench-", "`make bench-"]
+        assert "\n\nAnother run: 2026-11-21, commit aaa.\n\n" in sections[0]
 
 
 def test_beside_each_ratio_of_speeds_stands_the_cpu_per_record() -> None:

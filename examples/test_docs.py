@@ -12,9 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
-    *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "api/vectors/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").glob("*/*.md")),
+    ROOT / "connectors" / "python" / "README.md",
 ]
 BINARY = ROOT / "build" / "headrace"
 HOME = (
@@ -29,7 +30,7 @@ def names_of_tests() -> set[str]:
     for folder in HOME:
         for path in (ROOT / folder).rglob("*_test.go"):
             names.update(re.findall(r"^func ((?:Test|Fuzz)\w+)\(", path.read_text(), re.MULTILINE))
-        # check_*.py are suites that are not in `make test` yet.
+        # check_*.py are suites that have a target of their own in the Makefile.
         for path in [*(ROOT / folder).rglob("test_*.py"), *(ROOT / folder).rglob("check_*.py")]:
             names.update(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
     for core in ("shardsvc", "agent/hold"):
@@ -74,6 +75,26 @@ def test_each_guarantee_has_a_claim_limits_and_tests() -> None:
 def test_each_file_that_a_page_links_to_exists() -> None:
     links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
     missing = [f"{page.relative_to(ROOT)} -> {to}" for page, to in links if not (page.parent / to).exists()]
+    assert missing == []
+
+
+def anchor(heading: str) -> str:
+    """The place of a heading, as GitHub names it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def test_each_heading_that_a_page_links_to_exists() -> None:
+    there: dict[Path, set[str]] = {}
+    missing = []
+    for page in PAGES:
+        for file, place in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            target = (page.parent / file).resolve() if file else page
+            if target not in there:
+                text = re.sub(r"```.*?```", "", target.read_text(), flags=re.DOTALL)
+                there[target] = {anchor(h) for h in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+            if place not in there[target]:
+                missing.append(f"{page.relative_to(ROOT)} -> {file}#{place}")
     assert missing == []
 
 
