@@ -19,7 +19,7 @@ func parse(text string) (*dataset.Spec, error) {
 	return all[0], nil
 }
 
-func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
+func TestEveryExampleAndFieldOfTheRocketMQPageIsTrue(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rocketmq.md")
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +31,24 @@ func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 	for _, e := range examples {
 		if _, err := parse(string(e[1])); err != nil {
 			t.Errorf("%v\n%s", err, e[1])
+		}
+	}
+	s, err := parse("name: d\nrocketmq: {name_servers: [\"mq:9876\"], topic: clicks, end: never}\ndecode: lines\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := s.Source.(*Spec)
+	k.Connection, k.Brokers, k.Tags, k.Group = "c", []string{"b"}, []string{"t"}, "g"
+	k.StartOffsets, k.EndOffsets = map[string]int64{"0": 1}, map[string]int64{"0": 1}
+	k.TLS = &dataset.TLS{CA: "/a", Cert: "/b", Key: "/c", ServerName: "d"}
+	k.ACL = &ACL{AccessKey: "a", SecretKeyEnv: "HEADRACE_K", SecretKeyFile: "/k"}
+	_, fields, _ := strings.Cut(string(text), "\n## Fields\n")
+	for field := range dataset.Leaves(s) {
+		if rest, ok := strings.CutPrefix(field, "rocketmq."); ok {
+			name := strings.TrimSuffix(rest, ".0")
+			if name = name[strings.LastIndexByte(name, '.')+1:]; !strings.Contains(fields, "`"+name+"`") {
+				t.Errorf("%s is not explained", field)
+			}
 		}
 	}
 }
