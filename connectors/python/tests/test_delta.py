@@ -86,7 +86,7 @@ def test_a_changed_row_that_nobody_touched_is_an_error_and_the_next_save_is_whol
         model.table *= np.float32(0.5)  # weight decay: zeros stay zeros
         model.table -= 1
         step = stepped(stream, 1, np.zeros(1))
-        untold = r"row \d+ of 'tables\.0' has changed .* touch\(\) was not told"
+        untold = r"row \d+ of 'tables\.0' has changed .* touch\(\) was not called with it"
         with pytest.raises(headrace.CheckpointError, match=untold):
             ck.save(step, model.state)
         path = ck.save(step, model.state).wait(300)
@@ -245,7 +245,9 @@ def test_misuse_of_deltas_is_told(agents: Agents, tmp_path: Path) -> None:
             ck.touch("t", [])
             ck.touch("t", [0, 3])  # allowed: the table may grow before the save
             step = stepped(stream, 1, np.zeros(1))
-            with pytest.raises(headrace.CheckpointError, match=r"was told of row 3, and the table has 3: .*whole"):
+            with pytest.raises(
+                headrace.CheckpointError, match=r"was called with row 3, and the table has 3 rows, .*whole"
+            ):
                 ck.save(step, {"t": np.ones((3, 2))})
             path = ck.save(step, {"t": np.ones((3, 2))}).wait(300)
             assert manifest.load(os.path.join(path, manifest.FILE_NAME)).needs == []

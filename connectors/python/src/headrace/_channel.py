@@ -111,7 +111,7 @@ class Channel:
             self.changed.set()
 
     def said(self, step: int, batches: int, through: int, run: int) -> None:
-        """Notes a run of steps, of so many batches each, before it is sent or goes into HELLO's
+        """Notes a run of steps, each with `batches` batches, before it is sent or goes into HELLO's
         `resume`. Under the control's lock."""
         if run == 1:
             self.reported.append((through, step))

@@ -50,8 +50,8 @@ class Column:
 
     @cached_property
     def plain(self) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...]] | None:
-        """Of a column of numbers, one value or as many in each row: its name, its first buffer,
-        the bytes of a row, and an array's dtype and shape. None: it is another one, or of bools."""
+        """A column of numbers with the same number of values in each row: its name, its first buffer,
+        the bytes of a row, and an array's dtype and shape. None: any other column, or bools."""
         if self.ragged or self.binary or self.dtype == "bool":
             return None
         dtype = DTYPES[self.dtype]

@@ -36,17 +36,17 @@ class Covered:
         return self._trainer.rows_stepped()
 
     def saved(self, rows: int) -> None:
-        """A checkpoint is complete that holds the first so many rows of this process."""
+        """Notes that a checkpoint with the first `rows` rows of this process is complete."""
         self._rows = max(self._rows, rows)
 
     def cut(self, step: int, keep: int) -> None:
-        """A cut was frozen, and somebody else writes the checkpoint."""
+        """Notes that a cut was frozen. A framework writes the checkpoint."""
         self._cuts[step] = self.now
         while len(self._cuts) > keep:
             del self._cuts[min(self._cuts)]
 
     def bound(self, step: int) -> None:
-        """That checkpoint is complete."""
+        """Notes that the checkpoint of that cut() is complete."""
         self.saved(self._cuts.get(step, 0))
 
     def inexact(self) -> None:

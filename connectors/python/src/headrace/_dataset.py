@@ -53,10 +53,10 @@ class Dataset:
         one row more. So a group of another size trains rounds of the same size. It needs
         rounds.
 
-        A batch is shorter only at the end of the input, or because of max_wait: so many
-        seconds after its first row, a batch is yielded as it is. Without a row there is
-        no batch. Pushed records do not even wait so long if no other records are visible
-        and no batch has left for max_wait (docs/LANDING.md, "When a trainer gets them").
+        A batch is shorter only at the end of the input, or because of max_wait: that many
+        seconds after its first row, a batch is yielded with the rows that it has. Without a
+        row there is no batch. Pushed records wait less if no other records are visible and
+        no batch has left for max_wait (docs/LANDING.md, "When a trainer gets them").
 
         columns: which of the dataset's columns; default all.
         ack="auto": a batch counts as stepped when the next one is asked for; only
@@ -87,9 +87,9 @@ class Dataset:
         them in turns in one thread: one of them may wait for rows that the other one
         has. Give each a thread that steps its batches.
 
-        max_unanswered: for a shared model. If the master has not answered a step for so
-        many seconds, next() waits for the answer. So if a node is lost, at most the
-        steps of that time come again. Default: the session's TTL.
+        max_unanswered: seconds, for a shared model. If the master has not answered a step
+        for that long, next() waits for the answer. So if a node is lost, at most the steps
+        of that time come again. Default: the session's TTL.
 
         Raises DatasetError (unknown, invalid), AgentUnavailable, Fenced, and
         HeadraceError in a forked process or a DataLoader's worker.
@@ -200,7 +200,7 @@ class Dataset:
         if trainer.world_size > channel.virtual_ranks:
             raise ValueError(
                 f"{trainer.world_size} ranks read dataset {self.name!r}, which has {channel.virtual_ranks} virtual "
-                "ranks: at most as many ranks as that"
+                f"ranks: start at most {channel.virtual_ranks} ranks"
             )
         mine = range(trainer.rank, channel.virtual_ranks, trainer.world_size)
         return Steps(trainer, request, mine, rounds)
@@ -225,12 +225,12 @@ class Dataset:
 
     def __iter__(self) -> NoReturn:
         raise TypeError(
-            f"a dataset is read in batches of so many rows: for b in headrace.dataset({self.name!r}).batches(1024)"
+            f"a dataset is read in batches, by a stream: for b in headrace.dataset({self.name!r}).batches(1024)"
         )
 
     def __next__(self) -> NoReturn:
         raise TypeError(
-            "a dataset is read in batches of so many rows, by a stream: stream = "
+            "a dataset is read in batches, by a stream: stream = "
             f"headrace.dataset({self.name!r}).batches(1024), then next(stream)"
         )
 

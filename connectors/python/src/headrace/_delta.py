@@ -151,8 +151,8 @@ class Deltas:
             if table is not None and table.rows <= rows < table.told:
                 told, table.told, self._base = table.told, 0, None
                 raise CheckpointError(
-                    f"touch({place!r}) was told of row {told - 1}, and the table has {rows}: tell it rows of the "
-                    "table, from 0. The next save is whole"
+                    f"touch({place!r}) was called with row {told - 1}, and the table has {rows} rows, counted from 0: "
+                    "give it rows of the table. The next save is whole"
                 )
             return counted(value)
 
@@ -336,9 +336,9 @@ class _Sample:
             if differs.any():
                 raise CheckpointError(
                     f"row {rows[differs.argmax()]} of {self._name!r} has changed since the last whole save, and "
-                    "touch() was not told: a delta would lack it. Tell touch() every row that a step changes (weight "
-                    f"decay and momentum change all of them), or leave {self._name!r} out of deltas=. The next save "
-                    "is whole"
+                    "touch() was not called with it: a delta would lack it. Give touch() every row that a step "
+                    f"changes (weight decay and momentum change all of them), or leave {self._name!r} out of deltas=. "
+                    "The next save is whole"
                 )
         new = np.arange(shape[0], now[0])
         return _state.Rows(self._name, np.concatenate([np.flatnonzero(touched), new]), now[0] if new.size else None)

@@ -25,7 +25,7 @@ class Every:
             raise ValueError(f"save_every({steps!r}, ...): how many steps lie between two saves, at least 1")
 
     def due(self, steps: int, step: int) -> bool:
-        """A multiple of steps lies behind the last save."""
+        """Says whether a multiple of `steps` has been passed since the last save."""
         return step // steps > self._saved // steps
 
     def later(self, step: int, save: Callable[[], Any]) -> None:

@@ -255,7 +255,8 @@ class Feed:
             if channel.connection and now > self._noticed_by:
                 self._noticed_by = 0.0
                 raise AgentUnavailable(
-                    f"the agent at {self._path} closed a stream's data connection and kept the process's: see its log"
+                    f"the agent at {self._path} closed the data connection of a stream, but not the control "
+                    "connection: see its log"
                 )
             if until is not None and now >= until:
                 return self._connection

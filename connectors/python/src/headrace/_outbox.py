@@ -26,8 +26,8 @@ THICK = 0.002  # seconds between two steps
 LINGER_SHARED = 0.01  # seconds between two sends of steps that come thick
 LINGER = 0.05  # where the model is not shared, or a step file has them
 
-# Stream, step, batches, through, more of the same step; and a run of so many steps, up
-# to this one, of as many batches each.
+# Stream, step, batches, through, more of the same step; and the number of steps in the run
+# that ends with this one, each with as many batches.
 Step = tuple[Channel, int, int, int, bool, int]
 Item = Step | bytes
 

@@ -35,7 +35,7 @@ class Peers:
         self._brought: dict[str, str] = {}  # paths, by cut
 
     def copies(self) -> int:
-        """How many copies of each checkpoint other nodes are to have."""
+        """The number of copies of each checkpoint that other nodes keep."""
         return int(self._trainer.control.welcome.get("replicas", 0))
 
     def find(self, known: list[str]) -> tuple[list[AtPeer], list[str]]:

@@ -92,7 +92,7 @@ def _bindable(path: str, name: str) -> None:
 def manifest_of(
     cut: dict[str, Any], step: int, files: list[dict[str, Any]], state: Any = None, needs: list[str] | None = None
 ) -> dict[str, Any]:
-    """A manifest's fields, but for its checksum. needs: cuts of the checkpoints without
+    """A manifest's fields, without its checksum. needs: cuts of the checkpoints without
     which this one cannot be loaded."""
     fields: dict[str, Any] = {
         "format": _manifest.FORMAT,

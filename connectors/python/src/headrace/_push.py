@@ -105,9 +105,9 @@ class Pusher:
     folder of the job (HEADRACE_STATE, HEADRACE_JOB, else `job:` of ./headrace.yaml). Nothing else of that file is
     read, and it is not read at all if the address and the token are given.
 
-    patience: after so many seconds without an answer a call raises MasterUnavailable. So does
+    patience: seconds. A call that has no answer for that long raises MasterUnavailable. So does
     a commit: it may become visible after that, and can be repeated. 0: each call is made
-    once. None: for ever.
+    once. None: it waits for ever.
 
     upload: this process puts chunks into the dataset's bucket itself, and only the commit goes
     to the master (landing_storage: s3://...). True takes AWS_ACCESS_KEY_ID,
