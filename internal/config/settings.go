@@ -128,7 +128,7 @@ var settings = []setting{
 			}
 			return link.CheckSocketPath(v[0])
 		}},
-	{key: "allow_root", list: true, usage: "folder that files may be read from; repeat for more (default for up and run: the current folder)",
+	{key: "allow_root", list: true, usage: "folder that files may be read from; repeat for more (default for up and run: the current folder and the roots of -f)",
 		set: setRoots},
 	{key: "allow_broker", list: true, usage: "HOST:PORT of a broker that the login of a spec may be sent to; repeat for more (default for up and run: those of -f)",
 		set: func(c *Config, v []string) error {
