@@ -3,7 +3,7 @@
 Every rank holds the same model, takes batches of its own, adds its gradient to
 those of the others (all-reduce, here over plain sockets), and counts the same
 global step. Rank 0 saves the model every few steps, with the exact records that
-that step. Kill any process at any time: the group starts again from the newest
+are in it at that step. Kill any process at any time: the group starts again from the newest
 checkpoint, and the records after it are delivered again, to a model that has not
 learned from them. Nothing is missing in the model and nothing is in it twice, which the
 last line shows: beside its weights the model counts its records and adds up a
