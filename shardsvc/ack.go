@@ -65,7 +65,9 @@ func (lg *ledger) refuse(a *speaker, k *Ack, code Code, reason string) {
 // settle moves the rows of l below pos from leased to settled.
 func (lg *ledger) settle(l *lease, pos int64, k *Ack) {
 	ps, w := l.pass, l.w
-	lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: pos - l.shift})
+	if ps.p.Growing() {
+		lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: pos - l.shift})
+	}
 	units := ps.Units(l.prefix, pos)
 	tally := k.tally(l, units)
 	ps.p.ds.bad.good += tally.Rows

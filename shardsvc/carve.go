@@ -25,11 +25,16 @@ func (lg *ledger) size(d *dataset, w *holder, in input) int64 {
 	if rate > 0 {
 		size = int64(min(float64(rate)*float64(d.opt.Target)/float64(Second), float64(most)))
 	}
+	if size <= least {
+		return min(least, most)
+	}
 	if d.partsAll && d.incomplete == 0 && !d.opt.hasBackfill() {
 		left := float64(d.total)*float64(d.opt.Passes) - float64(d.planned) + float64(d.pending)
-		share := 1 / float64(max(len(lg.holders), 1))
+		share := 0.0
 		if sum := d.sumRate[in]; rate > 0 && sum > 0 {
 			share = float64(rate) / float64(sum)
+		} else {
+			share = 1 / float64(max(len(lg.holders), 1))
 		}
 		size = min(size, int64(left*share/2))
 	}
@@ -46,6 +51,9 @@ func (lg *ledger) carve(d *dataset, r *request) *lease {
 	most := lg.mostOf(d, w)
 	if most == 0 {
 		return nil
+	}
+	if !d.opt.hasBackfill() && !d.opt.Strict { // the usual case, and the shortest way
+		return lg.carveReady(d, fromSource, w, most)
 	}
 	turns, n := d.turns()
 	for _, in := range turns[:n] {
@@ -97,7 +105,9 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	}
 	for i := 0; i < len(p.passes); i++ {
 		ps := p.passes[i]
-		lg.dropOld(ps)
+		if p.young != nil {
+			lg.dropOld(ps)
+		}
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
 			end := lg.clip(ps, first.Start, first.End, size)

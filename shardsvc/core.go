@@ -117,8 +117,9 @@ func (c *Core) message(m *Message) {
 		c.held(&a.speaker, a.holder(m.Held[i].Worker), a.isKnown(), &m.Held[i])
 	}
 	c.asserted(a, m.Hello != nil)
+	lg := &c.ledger
 	for i := range m.Acks {
-		c.ack(&a.speaker, &m.Acks[i])
+		lg.ack(&a.speaker, &m.Acks[i])
 	}
 	for i := range m.Steps {
 		c.stepReport(a, &m.Steps[i])
@@ -143,7 +144,8 @@ func (c *Core) message(m *Message) {
 		c.head(&m.Heads[i])
 	}
 	for i := range m.Requests {
-		c.request(&a.speaker, a.holder(m.Requests[i].Worker), &m.Requests[i])
+		r := &m.Requests[i]
+		lg.request(&a.speaker, a.holder(r.Worker), r)
 	}
 	for i := range m.Calls {
 		c.cutCall(a, &m.Calls[i])

@@ -57,22 +57,24 @@ func (d *dirty) reset() {
 // putSettled encodes a pass. It is written out by hand because it runs once per pass and
 // batch: where acks fold, this is all that an ack costs in the store.
 func (fx *Effects) putSettled(ps *pass) {
-	k := len(fx.arena)
-	fx.arena = appendNumbers(fx.arena, keySettled, ps.p.ds.id, ps.p.no, ps.n)
-	v := len(fx.arena)
+	b := fx.arena
+	k := len(b)
+	b = appendNumbers(b, keySettled, ps.p.ds.id, ps.p.no, ps.n)
+	v := len(b)
 	units := ps.kinds
 	if ps.done != &ps.base {
 		units[line.Acked] = ps.folded // the rest is in `a` records
 		_, loose := ps.droppedUnits()
 		units[line.Dropped] -= loose // they are in `q` records
 	}
-	fx.arena = appendSettledHead(fx.arena, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
-	for _, s := range ps.base.Above {
-		fx.arena = appendPlace(appendPlace(fx.arena, ps.StartPlace(s.Start)), ps.EndPlace(s.End))
-		fx.arena = appendUint(fx.arena, s.Val)
+	b = appendSettledHead(b, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
+	for i := range ps.base.Above {
+		s := &ps.base.Above[i]
+		b = appendPlace(appendPlace(b, ps.StartPlace(s.Start)), ps.EndPlace(s.End))
+		b = appendUint(b, s.Val)
 	}
-	end := len(fx.arena)
-	fx.Puts = append(fx.Puts, Put{Op: Set, Key: fx.arena[k:v:v], Value: fx.arena[v:end:end]})
+	fx.arena = b
+	fx.Puts = append(fx.Puts, Put{Op: Set, Key: b[k:v:v], Value: b[v:len(b):len(b)]})
 }
 
 // flush encodes everything of the ledger that has changed, except for the ranks.

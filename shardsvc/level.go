@@ -107,7 +107,14 @@ func (lg *ledger) poorestFirst(d *dataset) {
 // of its part. A holder that has its part waits until leveling ends, because free units are
 // the part of another holder, which may not have asked for them yet.
 func (lg *ledger) mostOf(d *dataset, w *holder) int64 {
-	if !lg.leveling(d) || !slices.Contains(d.level, w) || d.unleased() == 0 {
+	if !lg.leveling(d) {
+		return math.MaxInt64
+	}
+	return lg.restOfPart(d, w)
+}
+
+func (lg *ledger) restOfPart(d *dataset, w *holder) int64 {
+	if !slices.Contains(d.level, w) || d.unleased() == 0 {
 		return math.MaxInt64
 	}
 	return max(0, d.levelPart-lg.backlog(d, w))

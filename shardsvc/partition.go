@@ -94,7 +94,7 @@ func (ps *pass) planned() bool { return ps.p.Complete && ps.frontier == ps.p.Lin
 
 // over says whether every unit of the pass is settled.
 func (ps *pass) over() bool {
-	return ps.planned() && len(ps.pending) == 0 && ps.leases == nil
+	return ps.leases == nil && len(ps.pending) == 0 && ps.planned()
 }
 
 func (lg *ledger) newPass(p *partition, n uint32) *pass {
@@ -153,11 +153,12 @@ func (p *partition) hasWork() bool {
 func (lg *ledger) changed(p *partition) {
 	d := p.ds
 	lg.foldPasses(p)
-	drained := p.Complete && (p.LineEnd() == 0 || p.begun() >= uint32(d.opt.Passes))
+	end := p.LineEnd()
+	drained := p.Complete && (end == 0 || p.begun() >= uint32(d.opt.Passes))
 	settled := drained
 	if drained {
 		for _, ps := range p.passes {
-			if len(ps.pending) > 0 || ps.frontier != p.LineEnd() {
+			if len(ps.pending) > 0 || ps.frontier != end {
 				drained, settled = false, false
 				break
 			}

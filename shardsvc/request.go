@@ -36,11 +36,13 @@ func (lg *ledger) request(a *speaker, w *holder, r *LeaseRequest) {
 		return
 	}
 	lg.setRate(w, d, fromSource, r.Rate)
-	lg.setRate(w, d, fromBackfill, r.BackfillRate)
+	if r.BackfillRate > 0 {
+		lg.setRate(w, d, fromBackfill, r.BackfillRate)
+	}
 	w.waiting++
 	lg.setEnded(w.account, false)
 	q := request{w: w, id: r.ID, count: min(max(r.Count, 1), maxCount), virtual: r.Virtual}
-	if s := lg.standing(d, &q); s.why.parks() {
+	if s := lg.above.standingOf(w); s.why.parks() {
 		lg.parkRequest(d, q, s)
 		return
 	}
@@ -54,7 +56,10 @@ func (lg *ledger) setRate(w *holder, d *dataset, in input, rate float64) {
 	if !(rate > 0) { // NaN too
 		return
 	}
-	n := int64(min(max(rate, 1), maxRate))
+	n := int64(maxRate)
+	if rate < maxRate {
+		n = max(int64(rate), 1)
+	}
 	for i := range w.rates {
 		if q := &w.rates[i]; q.ds == d.id && q.in == in {
 			d.sumRate[in] += n - q.rate

@@ -58,19 +58,27 @@ func (y why) state() State {
 // standing returns how a request for rows of d stands. With nil it returns how a request of
 // any process would stand.
 func (lg *ledger) standing(d *dataset, r *request) standing {
-	settled, drained := d.unsettled == 0, d.undrained == 0
-	if r != nil {
-		if s := lg.above.standingOf(r.w); s.why.parks() {
-			return s
-		}
-		if n := d.opt.VirtualRanks; n > 0 { // the end of a virtual rank is not the dataset's
-			if r.virtual == 0 || r.virtual > n {
-				return standing{noVirtualRank, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, n)}
-			}
-			p := d.virtualRank(r.virtual)
-			settled, drained = p != nil && p.settled, p != nil && p.drained
-		}
+	if r == nil {
+		return lg.standingAt(d, d.unsettled == 0, d.undrained == 0)
 	}
+	if s := lg.above.standingOf(r.w); s.why.parks() {
+		return s
+	}
+	n := d.opt.VirtualRanks
+	if n == 0 {
+		return lg.standingAt(d, d.unsettled == 0, d.undrained == 0)
+	}
+	// The end of a virtual rank is not the dataset's.
+	if r.virtual == 0 || r.virtual > n {
+		return standing{noVirtualRank, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, n)}
+	}
+	p := d.virtualRank(r.virtual)
+	return lg.standingAt(d, p != nil && p.settled, p != nil && p.drained)
+}
+
+// standingAt returns how a request stands that its process does not keep back, when what it
+// reads is settled or drained.
+func (lg *ledger) standingAt(d *dataset, settled, drained bool) standing {
 	switch {
 	case d.state == failed:
 		return standing{datasetFailed, d.reason}

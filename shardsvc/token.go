@@ -58,23 +58,25 @@ func newLeaseTable() leaseTable {
 
 // take gives an empty lease with a new token.
 func (t *leaseTable) take(epoch, term uint32) *lease {
-	l := t.put()
+	l, s := t.put()
 	t.last++
-	t.name(l, Token{Epoch: epoch, Term: term, Sequence: t.last<<slotBits | uint64(l.slot)})
+	l.token = Token{Epoch: epoch, Term: term, Sequence: t.last<<slotBits | uint64(l.slot)}
+	s.l, s.token = l, l.token
 	return l
 }
 
 // takeOver gives an empty lease with a token of an older term.
 func (t *leaseTable) takeOver(k Token) *lease {
-	l := t.put()
+	l, s := t.put()
 	t.last = max(t.last, k.Sequence>>slotBits)
 	t.older[k] = l.slot
-	t.name(l, k)
+	l.token = k
+	s.l, s.token = l, k
 	return l
 }
 
-// put gives an empty lease in a slot of its own.
-func (t *leaseTable) put() *lease {
+// put gives an empty lease in a slot of its own. The caller gives both their token.
+func (t *leaseTable) put() (*lease, *slot) {
 	var at uint32
 	if t.free.Len() > keepClosed || len(t.slots) == 1<<slotBits-1 {
 		at = t.free.Pop()
@@ -90,12 +92,7 @@ func (t *leaseTable) put() *lease {
 		l = &lease{}
 	}
 	*l = lease{slot: at}
-	return l
-}
-
-func (t *leaseTable) name(l *lease, k Token) {
-	l.token = k
-	t.slots[l.slot].l, t.slots[l.slot].token = l, k
+	return l, &t.slots[at]
 }
 
 // close keeps only what is needed to answer a repeated ack of l. l stays readable until

@@ -40,11 +40,12 @@ type speaker struct {
 // newReply appends a reply that is written in place: a Reply is too large to copy on the hot
 // path.
 func (t *turn) newReply() *Reply {
-	t.fx.Replies = slices.Grow(t.fx.Replies, 1)
-	t.fx.Replies = t.fx.Replies[:len(t.fx.Replies)+1]
-	r := &t.fx.Replies[len(t.fx.Replies)-1]
-	*r = Reply{}
-	return r
+	all := t.fx.Replies
+	if len(all) == cap(all) {
+		all = slices.Grow(all, 1)
+	}
+	t.fx.Replies = all[:len(all)+1]
+	return &t.fx.Replies[len(all)] // empty, because Reset clears the replies before it takes their memory back
 }
 
 // Config of a core. Zero durations and counts take their defaults.
