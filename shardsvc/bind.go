@@ -45,7 +45,21 @@ func (ck *checkpoints) bound(k *keptCut, path string) {
 	ck.replaced(k)
 	ck.loadedBefore(k)
 	ck.outdated(k)
+	ck.abandoned(k)
 	ck.kind.bound(k)
+}
+
+// abandoned drops older cuts of a shared model whose savers are gone: nobody will bind them.
+// If a manifest of one was written, it can still be restored by its path.
+func (ck *checkpoints) abandoned(k *keptCut) {
+	if ck.model.byStep {
+		return // the end of the process, or of the generation, resolves them
+	}
+	for _, x := range slices.Clone(ck.cuts) {
+		if x.state == CutFrozen && x.order < k.order && !ck.group.hasProcess(x.incarnation) {
+			ck.forgetCut(x, fmt.Sprintf("the process that saved it is gone, and cut %016x is newer", k.id))
+		}
+	}
 }
 
 // foreign says whether another process than r's, or another group, asked for the cut.

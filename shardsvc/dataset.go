@@ -43,7 +43,7 @@ type dataset struct {
 	sumRate                          [inputs]int64
 	rated                            [inputs]int // workers with a rate
 	nextScan                         Time
-	level                            []*holder // the rows that are left are spread evenly over them (level.go)
+	level                            map[*holder]bool // the rows that are left are spread evenly over them (level.go)
 	levelUntil                       Time
 	levelPart                        int64 // units of each
 	scanAt                           Time

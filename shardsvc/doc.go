@@ -117,7 +117,7 @@
 // The group offers:
 //
 //	begunAnew caller drop dropsUnknown endGeneration everyRank fence fenceRank giveWay
-//	heardOf highestStep inRounds knownOr member olderThanAll processes rankOf reclaimable
+//	hasProcess heardOf highestStep inRounds knownOr member olderThanAll processes rankOf reclaimable
 //	refuseJoin refuseOlder replace setTopStep setWorldSize standUnder startGeneration tell
 //	tellOf world
 //	agent.process rank.joinedIn rank.newestIncarnation rank.value rank.worker

@@ -1,6 +1,7 @@
 package shardsvc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,25 +20,62 @@ func (ck *checkpoints) doubtfulFor() Time { return ck.cfg.LostAfter + ck.cfg.Ses
 // heard of; empty: there is none, or one is heard of. waited is how long w has waited.
 // Example: rank 1 was heard last 3 s ago, and w calls for the first time: rank 1.
 func (ck *checkpoints) doubt(w *worker, waited Time) string {
-	waited = min(waited, ck.now-ck.recoveredAt)
-	if waited >= ck.doubtfulFor() {
+	all := ck.training()
+	if !ck.inDoubt(w, waited, &all) {
 		return ""
 	}
-	var silent []string
+	return all.without(w)
+}
+
+// training are the processes that train the model, or are dead and nobody knows it yet.
+type training struct {
+	all       []*worker
+	reachable []*worker // those that an agent speaks for
+}
+
+func (ck *checkpoints) training() (t training) {
 	for _, x := range ck.group.processes() {
-		if x == w || !ck.trains(x) {
+		if !ck.trains(x) {
 			continue
 		}
-		if ck.group.heardOf(x, w, ck.now-waited) {
-			return ""
+		t.all = append(t.all, x)
+		if x.session() != 0 {
+			t.reachable = append(t.reachable, x)
 		}
-		silent = append(silent, fmt.Sprintf("rank %d (agent %q)", x.rank.no, x.agentName()))
 	}
-	slices.Sort(silent)
-	if n := len(silent); n > maxNamed {
-		silent = append(silent[:maxNamed], fmt.Sprintf("%d more", n-maxNamed))
+	return t
+}
+
+// inDoubt says whether processes may still train the model beside w, although nobody is heard
+// of. It runs for each process that waits, so it looks only at those that can be heard of.
+func (ck *checkpoints) inDoubt(w *worker, waited Time, t *training) bool {
+	waited = min(waited, ck.now-ck.recoveredAt)
+	if waited >= ck.doubtfulFor() {
+		return false
 	}
-	return strings.Join(silent, ", ")
+	for _, x := range t.reachable {
+		if x != w && ck.group.heardOf(x, w, ck.now-waited) {
+			return false
+		}
+	}
+	return len(t.all) > 1 || len(t.all) == 1 && t.all[0] != w
+}
+
+// without names the processes but w, some of them if there are many.
+func (t *training) without(w *worker) string {
+	others := slices.DeleteFunc(slices.Clone(t.all), func(x *worker) bool { return x == w })
+	slices.SortFunc(others, func(a, b *worker) int {
+		return cmp.Or(cmp.Compare(a.rank.no, b.rank.no), cmp.Compare(a.agentName(), b.agentName()))
+	})
+	var names []string
+	for i, x := range others {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("%d more", len(others)-maxNamed))
+			break
+		}
+		names = append(names, fmt.Sprintf("rank %d (agent %q)", x.rank.no, x.agentName()))
+	}
+	return strings.Join(names, ", ")
 }
 
 // undecided says why it is too early to decide a restore; empty: it is not. waited is how
@@ -74,11 +112,12 @@ func (ck *checkpoints) starts(w *worker) bool {
 // checkStarters lets those starters begin that need not wait any more. It runs at the end of
 // each Step, because the Step may have told that a process is gone, or that it lives.
 func (ck *checkpoints) checkStarters() {
-	if ck.recovering {
+	if ck.recovering || len(ck.starters) == 0 {
 		return
 	}
+	all := ck.training()
 	for i := 0; i < len(ck.starters); {
-		if w := ck.starters[i].w; w.gone() || ck.past(w.rank).way != mustGoBack || w.session() != 0 && ck.begins(&ck.starters[i]) {
+		if w := ck.starters[i].w; w.gone() || ck.past(w.rank).way != mustGoBack || w.session() != 0 && ck.begins(&ck.starters[i], &all) {
 			ck.starters = slices.Delete(ck.starters, i, i+1)
 		} else {
 			i++
@@ -88,14 +127,14 @@ func (ck *checkpoints) checkStarters() {
 
 // begins lets a starter begin, unless others may train the model although nobody is heard of:
 // then it returns false. If others do train the model, the starter joins them.
-func (ck *checkpoints) begins(s *starter) bool {
+func (ck *checkpoints) begins(s *starter, all *training) bool {
 	waited := Time(0)
 	if s.since > 0 {
 		waited = ck.now - s.since
 	}
-	if silent := ck.doubt(s.w, waited); silent != "" {
+	if ck.inDoubt(s.w, waited, all) {
 		if s.since == 0 {
-			ck.reportDoubt(s.w, silent)
+			ck.reportDoubt(s.w, all.without(s.w))
 			s.since = max(ck.now, 1)
 			ck.timers.push(timer{at: s.since + ck.doubtfulFor(), kind: timerDoubt})
 		}

@@ -183,7 +183,14 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 	lg.heldReply(a, h, prefix-l.shift, end-l.shift)
 }
 
+// overlapsLease says whether a part of [start, end) is leased.
 func (lg *ledger) overlapsLease(ps *pass, start, end int64) bool {
+	// What is planned and not leased is pending, in one piece after a restart. So the leases,
+	// which may be many, are seldom looked at.
+	planned := min(end, ps.frontier)
+	if i, j := ps.pending.Overlap(start, planned); start >= planned || i+1 == j && ps.pending[i].Start <= start && planned <= ps.pending[i].End {
+		return false
+	}
 	for l := ps.leases; l != nil; l = l.pnext {
 		if l.prefix < end && start < l.end {
 			return true

@@ -228,8 +228,13 @@ func (lg *ledger) reported(a *account, step int64) {
 	}
 }
 
-// goOn has the rank go on from step. It forgets that the rank was told END.
+// goOn has the rank go on from step. It forgets that the rank was told END. If the rank goes
+// back, its pieces of higher steps are not recent any more: most are gone, and those that stay
+// are in its last cut and fold with it.
 func (lg *ledger) goOn(a *account, step int64) {
+	if step < a.step {
+		a.recent.Keep(func(q *recentPiece) bool { return q.step <= step })
+	}
 	a.step, a.ended = step, false
 	lg.dirtyRank(a)
 }

@@ -107,9 +107,9 @@ func (ck *checkpoints) addCut(k *keptCut, body *cut.Cut) {
 }
 
 // comeAfter has the next cuts come after a checkpoint of that order, which this core may
-// not know.
+// not know. No cut can have an order above cut.MaxOrder: whoever says one is mistaken.
 func (ck *checkpoints) comeAfter(order uint64) {
-	if order > ck.cutOrder {
+	if order > ck.cutOrder && order < cut.MaxOrder {
 		ck.cutOrder, ck.jobDirty = order, true
 	}
 }

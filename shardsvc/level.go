@@ -1,9 +1,6 @@
 package shardsvc
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Leveling spreads the rows that a dataset has left evenly over some holders, for a round
 // that will be closed short (docs/ROUNDS.md). Holders with more than their part are asked
@@ -18,7 +15,10 @@ func (lg *ledger) level(id DatasetID, holders []*holder, until Time) {
 	if d == nil || d.opt.Strict || d.opt.VirtualRanks > 0 || len(holders) < 2 || !d.backfillOut() || !lg.standing(d, nil).why.grants() {
 		return
 	}
-	d.level, d.levelUntil = holders, until
+	d.level, d.levelUntil = make(map[*holder]bool, len(holders)), until
+	for _, w := range holders {
+		d.level[w] = true
+	}
 	total := d.unleased()
 	poorest := holders[0]
 	for _, w := range holders {
@@ -92,7 +92,7 @@ func (lg *ledger) poorestFirst(d *dataset) {
 	all := d.waiting.All()
 	best, fewest := 0, int64(-1)
 	for i := range all {
-		if slices.Contains(d.level, all[i].w) {
+		if d.level[all[i].w] {
 			if n := lg.backlog(d, all[i].w); fewest < 0 || n < fewest {
 				best, fewest = i, n
 			}
@@ -114,7 +114,7 @@ func (lg *ledger) mostOf(d *dataset, w *holder) int64 {
 }
 
 func (lg *ledger) restOfPart(d *dataset, w *holder) int64 {
-	if !slices.Contains(d.level, w) || d.unleased() == 0 {
+	if !d.level[w] || d.unleased() == 0 {
 		return math.MaxInt64
 	}
 	return max(0, d.levelPart-lg.backlog(d, w))

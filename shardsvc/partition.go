@@ -72,6 +72,7 @@ type pass struct {
 	tries                     line.Map  // mirrors the `t` keys
 
 	acks    []piece      // by start; only where acks do not fold
+	old     int          // of acks: those that could fold and have not yet (foldLater)
 	unsaved []int64      // starts of the `a` keys that the next Flush writes
 	dropped []line.Place // `a` keys that the next Flush deletes before that
 	folded  int64        // acked units in base

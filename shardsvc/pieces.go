@@ -156,6 +156,13 @@ func (lg *ledger) foldOld(r *account) {
 	old := r.step - lg.cfg.History
 	var ps *pass
 	lo, hi := 0, 0 // acks[lo:hi] of ps are to be looked at, together
+	fold := func() {
+		if ps != nil && len(ps.acks) >= manyPieces {
+			lg.foldLater(ps, hi-lo)
+		} else {
+			lg.fold(ps, lo, hi, func(uint32) int64 { return old })
+		}
+	}
 	for r.recent.Len() > 0 && r.recent.All()[0].step <= old {
 		q := r.recent.Pop()
 		if q.ps.gone {
@@ -165,23 +172,38 @@ func (lg *ledger) foldOld(r *account) {
 			hi++
 			continue
 		}
-		lg.fold(ps, lo, hi, old)
+		fold()
 		ps = q.ps
 		lo = sort.Search(len(ps.acks), func(i int) bool { return ps.acks[i].start >= q.start })
 		if hi = lo; lo < len(ps.acks) && ps.acks[lo].start == q.start && ps.acks[lo].rank == r.no {
 			hi++
 		}
 	}
-	lg.fold(ps, lo, hi, old)
+	fold()
 }
 
-// fold joins the old ones among acks[lo:hi] and their neighbours.
-func (lg *ledger) fold(ps *pass, lo, hi int, old int64) {
+// manyPieces is how many pieces a pass has at least before its old ones fold together, a good
+// part of them at once. A fold moves all pieces behind it. With a thousand ranks there are a
+// hundred thousand, and one fold for each rank and step would take longer than the step.
+const manyPieces = 1024
+
+// foldLater counts old pieces of ps. When they are an eighth of all, it folds them.
+func (lg *ledger) foldLater(ps *pass, n int) {
+	if ps.old += n; ps.old < len(ps.acks)/8 {
+		return
+	}
+	ps.old = 0
+	lg.fold(ps, 0, len(ps.acks), func(rank uint32) int64 { return lg.account(rank).step - lg.cfg.History })
+}
+
+// fold joins the old ones among acks[lo:hi] and their neighbours. old is the highest step of a
+// rank that is old.
+func (lg *ledger) fold(ps *pass, lo, hi int, old func(rank uint32) int64) {
 	if lo == hi {
 		return
 	}
 	lg.sweep(ps, lo, min(hi+1, len(ps.acks)), func(q, k *piece) fate {
-		if q == nil || q.step > old || k.step > old || !lg.sameRun(ps, q, k) {
+		if q == nil || !lg.sameRun(ps, q, k) || max(q.step, k.step) > old(k.rank) {
 			return stays
 		}
 		if lg.apart(q, k) || q.step != k.step && lg.above.pinned(q.rank, min(q.step, k.step), max(q.step, k.step)) {

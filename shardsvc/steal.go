@@ -54,7 +54,7 @@ func (lg *ledger) scan(d *dataset) {
 	lg.findVictims(d, mean, rounds)
 	asked := false
 	for _, r := range d.waiting.All() {
-		if len(lg.thieves) == maxThieves {
+		if len(lg.thieves) >= maxThieves {
 			break
 		}
 		if !slices.Contains(lg.thieves, r.w) {

@@ -50,9 +50,10 @@ func (ps *pass) tally() cut.Tally {
 
 // cameBack counts the records that are no longer settled in a partition. was: its records
 // before. units: units that were settled and are not any more. more: units that were not
-// settled and are now.
+// settled and are now. The share of bad records is one of those that are acked now.
 func (p *partition) cameBack(was cut.Tally, units, more int64) comesAgain {
 	now := p.tally()
+	p.ds.bad.good += now.Rows - was.Rows
 	if more > 0 || now.Untold > was.Untold { // nobody knows the rows of the units that are in only one of the two
 		return comesAgain{units, cut.Untold(units)}
 	}

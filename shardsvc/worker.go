@@ -92,6 +92,9 @@ func (gr *group) rankOf(no uint32) *rank {
 	return r
 }
 
+// maxWorld bounds the ranks of a group, because memory is taken for each of them.
+const maxWorld = 1 << 16
+
 // joins takes the joins of a message.
 func (gr *group) joins(a *agent, m *Message) {
 	for i := range m.Joins {
@@ -110,6 +113,10 @@ func (gr *group) join(a *agent, j *Join, at made) {
 			return
 		}
 		gr.rejoin(a, w, j, at)
+		return
+	}
+	if j.Rank >= maxWorld || j.WorldSize > maxWorld {
+		gr.refuseJoin(a, j, fmt.Sprintf("rank %d of a group of %d: a group has at most %d ranks", j.Rank, j.WorldSize, maxWorld))
 		return
 	}
 	r := gr.rankOf(j.Rank)
@@ -196,6 +203,11 @@ func (gr *group) process(r *rank, incarnation uint64) *worker {
 		}
 	}
 	return nil
+}
+
+// hasProcess says whether a process of that incarnation may run.
+func (gr *group) hasProcess(incarnation uint64) bool {
+	return slices.ContainsFunc(gr.workers, func(w *worker) bool { return w.incarnation == incarnation })
 }
 
 // rejoin is for a known process that comes again, with the same agent or another one.

@@ -9,9 +9,9 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// Orders are counted one by one, and a master continues above the highest that it
-// is shown.
-const maxOrder = 1<<62 - 1
+// MaxOrder is the highest order of a cut. Orders are counted one by one, and a master
+// continues above the highest that it is shown.
+const MaxOrder = 1<<62 - 1
 
 // Validate returns an *Error if the cut contradicts itself. Every position must lie in
 // one of its segments, lists must be sorted, nothing may be settled twice, and counts
@@ -69,7 +69,7 @@ func (c *Cut) check(bare bool) *Error {
 		return invalid("rank", "%d, must be 0 to 2^32-1", c.Rank)
 	case c.Step < 0:
 		return invalid("step", "%d, must not be negative", c.Step)
-	case c.Order > maxOrder:
+	case c.Order > MaxOrder:
 		return invalid("order", "%d, must be below 2^62", c.Order)
 	}
 	names := make(map[string]bool, len(c.Datasets))
