@@ -105,9 +105,7 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	}
 	for i := 0; i < len(p.passes); i++ {
 		ps := p.passes[i]
-		if p.young != nil {
-			lg.dropOld(ps)
-		}
+		lg.dropOld(ps)
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
 			end := lg.clip(ps, first.Start, first.End, size)

@@ -11,8 +11,9 @@
 // the methods that are listed here: methods of the room, and of the values that the room
 // hands out, such as an account or a holder. It asks the room above it only through a small
 // interface that it declares itself (aboveLedger, aboveGroup, groupKind). No room changes a
-// field of another one, and only the view reads such fields. Tests in internal/archtest
-// check this.
+// field of another one, and only the view reads such fields. The core itself, which hands the
+// parts of a message to the rooms, may call any method, and all rooms share the turn. Tests in
+// internal/archtest check this.
 //
 // Names that never change:
 //

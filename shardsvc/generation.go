@@ -34,7 +34,7 @@ func (gr *group) olderThanAll(at made) bool {
 // startGeneration starts the whole group again, in a new epoch.
 func (gr *group) startGeneration(world uint32) {
 	gr.generation++
-	gr.epoch++
+	gr.newEpoch(0)
 	gr.worldSize, gr.genEnded, gr.topStep = world, false, 0
 	gr.jobDirty = true
 }

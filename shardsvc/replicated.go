@@ -189,7 +189,7 @@ func (ck replicated) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again c
 
 func (ck replicated) rewound(_ []*rank, t *target, why string) (again comesAgain) {
 	ck.group.endGeneration(why)
-	ck.epoch++
+	ck.newEpoch(0)
 	again = ck.choose(nil, t)
 	ck.phase = restoreFree // of the next generation
 	return again

@@ -282,7 +282,7 @@ func (ck *checkpoints) keepForeign(t *target) *keptCut {
 		k.state, report = cutReturned, ReportCutMemory
 	}
 	if k.rank == cut.Group {
-		ck.epoch = max(ck.epoch, own.Epoch) + 1 // cuts that are frozen from now on are newer
+		ck.newEpoch(own.Epoch) // cuts that are frozen from now on are newer
 	}
 	ck.addCut(k, own)
 	ck.isBack(k.id)

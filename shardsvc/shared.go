@@ -79,7 +79,7 @@ func (ck shared) answered(w *worker, call uint64, k *RestoreCall) (done, moved b
 func (ck shared) chosen(_ *rank, t *target, k *keptCut, fresh bool) (again comesAgain) {
 	again = ck.goBackAll(t, k)
 	if ck.remark(); !fresh {
-		ck.epoch++
+		ck.newEpoch(0)
 	}
 	ck.phase = restoreFree
 	ck.restoredTo(t, func(*rank) bool { return true })

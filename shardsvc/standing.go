@@ -2,9 +2,12 @@ package shardsvc
 
 import "fmt"
 
-// standing says whether a request is granted rows now and, if not, why. It is the one
+// standing says whether a request may be granted rows now and, if not, why. It is the one
 // place where that is decided: grants, steals, parking, what a waiting trainer is told and
-// what status shows all follow it.
+// what status shows all follow it. Which rows a request gets, and whether there are any for
+// it, is decided when a range is carved: a partition waits until it is known which of its
+// records are too old (old.go), a backfill may come first (backfill.go), and while a round is
+// leveled, a rank gets no more than its part (level.go).
 type standing struct {
 	why    why
 	reason string // for people

@@ -25,6 +25,10 @@ type turn struct {
 	stats  JobInfo  // counters
 }
 
+// newEpoch begins an epoch that is higher than the present one, and than the given one.
+// Tokens of older epochs mean nothing from now on.
+func (t *turn) newEpoch(above uint32) { t.epoch, t.jobDirty = max(t.epoch, above)+1, true }
+
 func (t *turn) reply(r Reply) {
 	if r.To != 0 {
 		t.fx.Replies = append(t.fx.Replies, r)
