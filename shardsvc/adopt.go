@@ -78,7 +78,8 @@ func (d *dataset) fits(s *cut.Dataset) error {
 	has := cmp.Or(s.Shuffle, &cut.Shuffle{})
 	switch o := &d.opt; {
 	case o.Shuffle != (s.Shuffle != nil) || o.Shuffle && (o.Seed != has.Seed || o.Block != has.Block || o.InOrder != has.InOrder):
-		return fmt.Errorf("its shuffle is not that of the checkpoint: shuffle %v seed %d block %d here, %v, %d, %d there", o.Shuffle, o.Seed, o.Block, s.Shuffle != nil, has.Seed, has.Block)
+		return fmt.Errorf("its shuffle is not that of the checkpoint: it has shuffle %v, seed %d, block %d, and in the checkpoint it had shuffle %v, seed %d, block %d",
+			o.Shuffle, o.Seed, o.Block, s.Shuffle != nil, has.Seed, has.Block)
 	case o.VirtualRanks != has.VirtualRanks:
 		return fmt.Errorf("it has %d virtual ranks, and in the checkpoint it had %d: with another number the batches are not the same", o.VirtualRanks, has.VirtualRanks)
 	case o.Unit != s.Unit:
@@ -147,9 +148,10 @@ func (d *dataset) fitPartition(q *cut.Partition) (f fitted, err error) {
 	return f, f.into(&with)
 }
 
-// fitNew fits a partition that the job does not have, or that gives way. Other segments of
-// the source are listed after those of the cut. If the cut has a later pass, or a shuffled
-// one, its segments are all there are: that pass was planned over them.
+// fitNew fits a partition that the job does not have, or whose place the cut's partition
+// takes. Other segments of the source are listed after those of the cut. If the cut has a
+// later pass, or a shuffled one, no other segments may follow: that pass was planned over
+// the cut's segments.
 func (d *dataset) fitNew(q *cut.Partition, after ...sources.Segment) (f fitted, err error) {
 	n := len(q.Passes)
 	fixed := d.opt.Shuffle && (n > 0 || len(q.Excluded) > 0) || q.Later()
@@ -245,10 +247,10 @@ func (d *dataset) identities() string {
 	return strings.Join(some, ", ")
 }
 
-// beginAt moves the start of a live partition that nobody has read from to the start in
-// the cut, and says whether that is another place. The job had found the start anew
-// (start: latest, or the oldest record that retention has left); the cut says where
-// reading began.
+// beginAt moves the start of a live partition to the start that the cut has, if nobody has
+// read from the partition. It says whether that is another place. The two may differ: the
+// job has looked for the start again (start: latest, or the oldest record that retention
+// has left), and the cut says where reading really began.
 func (p *partition) beginAt(s *sources.Segment) bool {
 	if !p.Growing() || len(p.Segs) != 1 || len(p.excluded) > 0 {
 		return false

@@ -200,8 +200,9 @@ func TestAShuffledCutOfFewerFilesIsNotTakenForOneOfMore(t *testing.T) {
 	}
 }
 
-// Guarantee 4: "After a restore to cut C exactly input - C - excluded is delivered."
-// Excluded records are in no model of the new master's cuts either.
+// Guarantee 4: after a restore, exactly the rest of the input is delivered: the input without the
+// cut and without the excluded records. No cut of the new master says that an excluded record is
+// in its model.
 func TestWhatACutSaysIsExcludedStaysSoOnAnEmptyMaster(t *testing.T) {
 	for _, model := range perRank {
 		t.Run(model, func(t *testing.T) {

@@ -49,8 +49,9 @@ func (lg *ledger) ackedBeside(l *lines) bool {
 	return false
 }
 
-// recordsAgain counts the records in units that would come again. If more units are in
-// want only, the records of the two cannot be told apart, and all units are untold.
+// recordsAgain counts the records in units that would come again. more counts the units that
+// are in want and not acked. If there are any, nobody knows how many of the records are in
+// which of the two, and all units are untold.
 func (lg *ledger) recordsAgain(p *partition, shares []share, want *lines, units, more int64) cut.Tally {
 	if more > 0 {
 		return cut.Untold(units)

@@ -91,7 +91,7 @@ func (ck *checkpoints) askCut(w *worker, call uint64, k *CutAsk) {
 		return
 	}
 	if mine == maxAsks {
-		refuse(fmt.Sprintf("%d requests for cuts of this rank wait already", mine))
+		refuse(fmt.Sprintf("%d saves of this rank wait already", mine))
 		return
 	}
 	ck.asks = append(ck.asks, q)
@@ -184,9 +184,9 @@ func (ck *checkpoints) pinned(rank uint32, low, high int64) bool {
 func (ck *checkpoints) askedAgain(w *worker, call uint64, k *CutAsk, old *keptCut) {
 	switch {
 	case old.state == CutVoided || old.state == cutUnbound:
-		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut with this id was voided or dropped: save again")
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the checkpoint with this cut was voided or dropped: save again")
 	case !old.isOf(w.rank) || ck.model.byStep && old.step != k.Step:
-		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the id is that of another cut")
+		ck.answer(w, call, CutAnswer{Code: CutRefused, Cut: k.Cut}, old.step, "the cut's id is that of another checkpoint: save again")
 	default:
 		ck.answerCut(w, call, old)
 	}

@@ -185,7 +185,7 @@ func (d *dataset) tooManyBad(column string) (why, way string) {
 		each[i] = fmt.Sprintf("%s %d", name, c.Records)
 	}
 	return fmt.Sprintf("%d records are bad, and %s (%s)", n, limit, strings.Join(each, ", ")),
-		"mend the input, or raise max_bad in the spec, apply it"
+		"correct the input, or raise max_bad in the spec, apply it"
 }
 
 // lettersWritten forgets letters that are durable elsewhere.

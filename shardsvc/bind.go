@@ -72,7 +72,7 @@ func (ck *checkpoints) foreign(k *keptCut, r *rank) bool {
 func (ck *checkpoints) replaced(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x != k && x.state == CutBound && x.path == k.path && k.path != "" {
-			ck.forgetCut(x, fmt.Sprintf("cut %016x has taken its place at %s", k.id, k.path))
+			ck.forgetCut(x, fmt.Sprintf("the checkpoint with cut %016x has taken its place at %s", k.id, k.path))
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (ck *checkpoints) replaced(k *keptCut) {
 func (ck *checkpoints) loadedBefore(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x != k && x.state == CutBound && x.path == "" && x.rank == k.rank && ck.after(k, x) {
-			ck.forgetCut(x, fmt.Sprintf("a framework carries it, and cut %016x is newer", k.id))
+			ck.forgetCut(x, fmt.Sprintf("a framework carries it, and the checkpoint with cut %016x is newer", k.id))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (ck *checkpoints) loadedBefore(k *keptCut) {
 func (ck *checkpoints) outdated(k *keptCut) {
 	for _, x := range slices.Clone(ck.cuts) {
 		if x.state.inMemory() && x.rank == k.rank && ck.after(k, x) {
-			ck.forgetCut(x, fmt.Sprintf("cut %016x is newer, and on storage", k.id))
+			ck.forgetCut(x, fmt.Sprintf("the checkpoint with cut %016x is newer, and on storage", k.id))
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (ck *checkpoints) remark() {
 func (ck *checkpoints) dropOf(r *rank, id uint64, reason string) (CutCode, string) {
 	k := ck.kept(id)
 	if h := ck.pause; h != nil && h.cut == id && (r == nil || r == h.w.rank) {
-		ck.endPause(CutRefused, "the cut was dropped: "+reason)
+		ck.endPause(CutRefused, "the checkpoint was dropped: "+reason)
 	}
 	switch {
 	case k == nil || k.state == cutUnbound:

@@ -1,11 +1,15 @@
 // Package shardsvc is the heart of Headrace: a pure core that plans, leases and
-// settles records. It does no I/O, has no clock and starts no goroutine: the
-// shell (shardsvc/serve) loads it from the store, tells it what happened and
-// when (Step), has it encode what became durable (Flush), commits that, and
-// only then sends the replies. It imports sources, shardsvc/line (ranges,
-// geometry, shuffle), shardsvc/cut (what a cut is), shardsvc/rounds (when a group
-// trains its next round), shardsvc/gone (what a source has deleted of a cut's input) and
-// the standard library.
+// settles records. It does no I/O, has no clock and starts no goroutine.
+//
+// The shell (shardsvc/serve) loads the core from the store, and tells it what happened
+// and when (Step). It has the core encode what must become durable (Flush) and commits
+// that. Only then it sends the replies. The core imports the standard library, sources and
+// four packages below this one:
+//
+//	line     ranges, geometry, shuffle
+//	cut      what a cut is
+//	rounds   when a group trains its next round
+//	gone     what a source has deleted of a cut's input
 //
 // The core has rooms. Each room owns its state and uses only the rooms below it. It calls
 // the methods that are listed here: methods of the room, and of the values that the room
@@ -24,7 +28,7 @@
 // The turn: the state that all rooms share in a Step, and the types of events, effects and
 // stored values.
 //
-//	turn.go        the job's configuration, and where its life is
+//	turn.go        the job's configuration, and how far its life has come
 //	clock.go       deadlines
 //	event.go       events
 //	event_cut.go   events of cuts
@@ -85,7 +89,7 @@
 //	bound.go         acks that are in a bound cut fold
 //	goback.go        from a cut to the settled sets of the job, or of one rank
 //	again.go         which records would be pending again
-//	adopt.go         cuts that only their manifest knows
+//	adopt.go         cuts that this master does not keep: only their manifest has them
 //	dirty.go         the changes that the next Flush encodes
 //	ledger_load.go   from stored pairs back to a ledger
 //
@@ -141,7 +145,7 @@
 //	resolve.go      private ranks that are gone: their frozen cuts, their acks
 //	restore.go      going back to a cut: calls, the choice, the phase
 //	doubt.go        whether others still train a shared model
-//	gate.go         which processes get no rows before they restored
+//	gate.go         which processes get no rows before they have restored
 //	rewind.go       a person goes back
 //
 // The checkpoints offer:

@@ -7,17 +7,19 @@ import (
 	"strings"
 )
 
-// A shared model must not go back while others train it. A process that dies with its whole
-// job counts as training until its agent says otherwise, or is given up. So it may be
-// unknown whether others train: nobody is heard of, and somebody may be there. Then a
-// restore is answered CutAgain, and a process that joined with resume=start begins later.
+// A shared model must not go back while others train it. The master may not know whether
+// others train. Example: a whole job dies. Its processes count as training until their agent
+// reports their end, or until they are given up. So for a while the master hears of none of
+// them, and some may still run. Meanwhile a restore is answered CutAgain, and a process that
+// joined with resume=start waits before it begins.
 
-// doubtfulFor bounds the doubt. An agent that was heard last when the restore was called
-// for is given up after LostAfter, and a process that it let go of in that moment a TTL later.
+// doubtfulFor bounds the doubt. An agent that stays silent is given up after LostAfter. If it
+// speaks just before that, only to report that it has lost a process, that process is given
+// up a TTL later.
 func (ck *checkpoints) doubtfulFor() Time { return ck.cfg.LostAfter + ck.cfg.SessionTTL }
 
-// doubt names the processes that may still train the model beside w, although nobody is
-// heard of; empty: there is none, or one is heard of. waited is how long w has waited.
+// doubt names the processes that may still train the model beside w, if none of them is heard
+// of. Empty: there is no such process, or one is heard of. waited is how long w has waited.
 // Example: rank 1 was heard last 3 s ago, and w calls for the first time: rank 1.
 func (ck *checkpoints) doubt(w *worker, waited Time) string {
 	all := ck.training()
@@ -102,7 +104,7 @@ func (ck *checkpoints) reportDoubt(w *worker, silent string) {
 // starter is a process that joined with resume=start and has begun nothing yet.
 type starter struct {
 	w     *worker
-	since Time // when it was first in doubt whether others train; 0: it was not yet
+	since Time // when it was first unknown whether others train; 0: it was not yet
 }
 
 func (ck *checkpoints) starts(w *worker) bool {
@@ -110,7 +112,7 @@ func (ck *checkpoints) starts(w *worker) bool {
 }
 
 // checkStarters lets those starters begin that need not wait any more. It runs at the end of
-// each Step, because the Step may have told that a process is gone, or that it lives.
+// each Step, because the Step may have shown that a process is gone, or that it lives.
 func (ck *checkpoints) checkStarters() {
 	if ck.recovering || len(ck.starters) == 0 {
 		return
@@ -125,8 +127,8 @@ func (ck *checkpoints) checkStarters() {
 	}
 }
 
-// begins lets a starter begin, unless others may train the model although nobody is heard of:
-// then it returns false. If others do train the model, the starter joins them.
+// begins lets a starter begin. It returns false if it is not known whether others train the
+// model (doubt). If others do train it, the starter joins them.
 func (ck *checkpoints) begins(s *starter, all *training) bool {
 	waited := Time(0)
 	if s.since > 0 {

@@ -180,9 +180,9 @@ func (lg *ledger) bindDrops(lines func() *lines) {
 	}
 }
 
-// redrop replaces the drops of the partition by those of a cut; nil: by none. A cut has
-// settled its drops. If it has not, only the part that it has settled counts. A range that
-// is excluded by now is not dropped.
+// redrop replaces the drops of the partition by those of a cut; nil: by none. Of a drop that
+// the cut has not settled wholly, only the settled part counts. A range that is excluded by
+// now is not dropped.
 func (lg *ledger) redrop(p *partition, l *lines) {
 	for i := range p.dropped {
 		lg.fx.put(Delete, p.dropped[i].key(keyDropped, p), nil)

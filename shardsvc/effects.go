@@ -46,8 +46,8 @@ type Put struct {
 type ReplyKind uint8
 
 const (
-	// ReplyHello: Term, Epoch. The ReplyHeld of the same message follow, in the order of
-	// its Held, with its ReplyJoin between them.
+	// ReplyHello: Term, Epoch, Generation. After it come the ReplyJoin of the same message,
+	// and then its ReplyHeld, in the order of its Held.
 	ReplyHello ReplyKind = iota + 1
 	// ReplyHeld: Token, Refused, Reason, Prefix, End. Without a ReplyHello
 	// before it, it answers a Held in a later message.
@@ -128,7 +128,7 @@ const (
 	CutRefused
 	CutFenced
 	CutTry     // restore: a newer bound cut is at Path
-	CutTimeout // ask: not complete by its deadline; Reason names the ranks that did not report
+	CutTimeout // ask, pause: not complete by its deadline; Reason names the ranks that did not report
 	CutAgain   // restore: it cannot be decided yet, because of Reason: the caller says it again
 )
 
@@ -207,7 +207,7 @@ const (
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank
 	ReportStealRefused // the holder keeps Start..End
-	ReportAckRefused   // Reason: stale | invalid: ...
+	ReportAckRefused   // an ack changed nothing
 	ReportDatasetDone  // every record is settled
 	ReportPassDone     // of one partition
 	ReportDatasetFailed

@@ -67,7 +67,7 @@ type Options struct {
 	Backfill Backfill
 	// DropOld: records of the source that are too old are excluded (Aged).
 	DropOld bool
-	// Resume says how a process goes on that does not say it itself. All datasets of a job
+	// Resume is how a process goes on if it does not say so itself. All datasets of a job
 	// that set it must set the same, because the job has one model.
 	Resume Resume
 }

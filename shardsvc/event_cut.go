@@ -51,7 +51,7 @@ type CutBind struct {
 	Path string
 }
 
-// CutDrop forgets a frozen, carried or bound cut.
+// CutDrop forgets a kept cut.
 type CutDrop struct {
 	Cut    uint64
 	Reason string

@@ -7,8 +7,8 @@ import (
 
 // head moves the end of the last, unsealed segment. A report may arrive late, so a lower
 // end counts only if it says that the end has fallen. If the end then lies below records
-// that were planned, the source has lost them: the event diverged. Example: records up to
-// 500 are planned, and the end falls to 430: [430, 500) is reported.
+// that were planned, the source has lost them (diverged), and the dataset stops. Example:
+// records up to 500 are planned, and the end falls to 430: [430, 500) is reported.
 func (lg *ledger) head(h *Head) {
 	p := lg.partition(h.Partition)
 	if p == nil {

@@ -64,15 +64,15 @@ func (ck *checkpoints) badPause(w *worker, k *CutPause) string {
 	}
 	switch h := ck.pause; {
 	case ck.model.byStep:
-		return fmt.Sprintf("the model is %s: its cuts are exact, so no pause is needed", ck.cfg.Model)
+		return fmt.Sprintf("the model is %s: its checkpoints are exact, so no pause is needed", ck.cfg.Model)
 	case k.Cut == 0:
 		return "a pause needs the id of the cut to come"
 	case ck.kept(k.Cut) != nil:
-		return fmt.Sprintf("cut %016x is frozen already", k.Cut)
+		return fmt.Sprintf("the checkpoint with cut %016x exists already", k.Cut)
 	case ck.gated(w):
 		return "restore first: " + ck.gate(w)
 	case h != nil:
-		return fmt.Sprintf("rank %d is saving and has paused the yields already: try again when its cut is frozen", h.w.rank.no)
+		return fmt.Sprintf("rank %d is saving and has paused the yields already: try again when that save is complete", h.w.rank.no)
 	}
 	return ""
 }
@@ -183,7 +183,7 @@ func (ck *checkpoints) notPaused(w *worker, cut uint64) string {
 	case ck.lastPause.cut == cut:
 		return "not exact: the pause of the yields has ended: " + ck.lastPause.why
 	}
-	return "not exact: the yields are not paused for this cut (a pause does not outlive a restart of the master)"
+	return "not exact: the yields are not paused for this save (a pause does not outlive a restart of the master)"
 }
 
 // endPause lets all trainers yield again.
@@ -210,7 +210,7 @@ func (ck *checkpoints) pauseTimeout() {
 	switch {
 	case h == nil || ck.now < h.at:
 	case h.complete:
-		ck.endPause(CutTimeout, fmt.Sprintf("rank %d did not ask for its cut in time", h.w.rank.no))
+		ck.endPause(CutTimeout, fmt.Sprintf("rank %d paused the yields to save, and did not save in time", h.w.rank.no))
 	default:
 		ck.endPause(CutTimeout, "the yields could not be paused in time: "+ck.whoYields())
 	}

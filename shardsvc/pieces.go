@@ -155,7 +155,7 @@ type recentPiece struct {
 func (lg *ledger) foldOld(r *account) {
 	old := r.step - lg.cfg.History
 	var ps *pass
-	lo, hi := 0, 0 // acks[lo:hi] of ps are to be looked at, together
+	lo, hi := 0, 0 // acks[lo:hi] of ps must still be looked at, together
 	fold := func() {
 		if ps != nil && len(ps.acks) >= manyPieces {
 			lg.foldLater(ps, hi-lo)

@@ -8,8 +8,8 @@ import (
 )
 
 // TestNothingIsLostOrTakenTwiceWhateverBreaks runs random machines against the
-// oracle. Guarantee 1: "every record of a committed input ends acked ... END is
-// answered only then"; guarantee 3: "what was answered as acked survives".
+// oracle. Guarantee 1: every record is settled at the end, and END is answered only
+// then. Guarantee 3: "Once acked, a record stays acked".
 func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, t)
@@ -61,8 +61,8 @@ func TestNothingIsLostOrTakenTwiceWhateverBreaks(t *testing.T) {
 }
 
 // TestACutHoldsExactlyItsRecordsWhateverBreaks plays a busier world: trainers work, save and
-// die. Guarantee 4: "a manifest ... says exactly which records are in the model. After a
-// restore to cut C exactly input - C - excluded is delivered".
+// die. Guarantee 4: "A checkpoint carries the exact set of records that are in its model. After
+// a restore, Headrace delivers exactly the rest of the input".
 func TestACutHoldsExactlyItsRecordsWhateverBreaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newSim(rt, t)

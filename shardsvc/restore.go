@@ -49,7 +49,7 @@ func (ck *checkpoints) restore(w *worker, call uint64, k *RestoreCall) {
 		return
 	}
 	if k.Mode == RestoreNewest && ck.resolving(r) && (k.Cut == nil || !ck.resolves(uint64(k.Cut.ID))) {
-		again(fmt.Sprintf("the master looks whether the last checkpoint of rank %d is complete", r.no))
+		again(fmt.Sprintf("the master is checking whether the last checkpoint of rank %d is complete", r.no))
 		return
 	}
 	if ck.model.inStep && k.Memory && k.Tells && k.Cut != nil {

@@ -6,7 +6,8 @@ import "slices"
 // come back.
 const maxSuperseded = 8
 
-// agent is a known agent: it has a session, or its last one ended less than a TTL ago.
+// agent is a known agent. It has a session, or its last one ended less than a TTL ago. It
+// stays known for longer while one of its processes is not given up (LostAfter).
 type agent struct {
 	speaker
 	incarnation uint64
@@ -97,7 +98,7 @@ func (gr *group) hello(m *Message) bool {
 	return true
 }
 
-// closeSession cuts an agent from its stream. Its TTL goes on.
+// closeSession closes an agent's stream. Its TTL goes on.
 func (gr *group) closeSession(a *agent, code CloseCode, reason string) {
 	if a.session == 0 {
 		return
@@ -121,8 +122,8 @@ func (gr *group) lost(s Session) {
 }
 
 // asserted ends the part of a message that says which processes and leases are still
-// there; only the first message of a session, and one in which processes join, has it. If a
-// process came again and its agent did not name a lease of it, that lease never arrived. A
+// there. Only the first message of a session has it, and messages in which processes join. If
+// a process came again and its agent did not name a lease of it, that lease never arrived. A
 // process that the agent did not name has no agent.
 func (gr *group) asserted(a *agent, first bool) {
 	if !first && len(gr.rejoined) == 0 {

@@ -163,8 +163,8 @@ func (s *sim) exactAsCaptured(k *simCut, body *cut.Cut) {
 var exactCuts int
 
 // TestAnExactCutIsTheModelWhateverBreaks plays worlds of a shared model with many exact saves.
-// docs/CUTS.md: "a cut of a shared model is exact when nothing changed the model between its
-// last ack and the capture of the state".
+// docs/CUTS.md: "A cut of a `shared` model is exact when nothing changed the model between the
+// cut's last ack and the capture of the state."
 func TestAnExactCutIsTheModelWhateverBreaks(t *testing.T) {
 	// A short run draws 20 worlds. If none of them has an exact cut, more are drawn.
 	// Without a defect, this never takes 200 runs.

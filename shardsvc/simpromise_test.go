@@ -87,8 +87,8 @@ func (s *sim) promise(r Reply, pieces []Piece) {
 	}
 }
 
-// nobodyUses: "rows in the hands of a trainer that may still run are never given
-// to another" (guarantee 6).
+// nobodyUses: "Rows in the hands of a trainer that may still run are never handed to a second
+// trainer" (guarantee 6).
 func (s *sim) nobodyUses(g *simLease) {
 	if s.model == Replicated || s.model == Private {
 		return
@@ -102,8 +102,8 @@ func (s *sim) nobodyUses(g *simLease) {
 	}
 }
 
-// inOrder: "order within a partition on request": nothing before a strict lease
-// waits to be granted. (CheckInvariants knows that one worker has all leases.)
+// inOrder: with `order: strict` nothing before a lease waits to be granted (guarantee 9).
+// (CheckInvariants checks that one worker has all leases.)
 func (s *sim) inOrder(g *simLease) {
 	if !s.opt.Strict {
 		return

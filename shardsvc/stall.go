@@ -62,8 +62,8 @@ func (lg *ledger) stalled(w *holder, at Time, waits, awaited bool) bool {
 	return false
 }
 
-// othersWait reports whether another holder has an open request for a dataset of which w
-// holds leases. Virtual ranks are awaited by all: none goes on alone.
+// othersWait reports whether w holds leases of a dataset for which another holder has an
+// open request. All wait for virtual ranks: none goes on alone.
 func (lg *ledger) othersWait(w *holder) bool {
 	for l := w.leases; l != nil; l = l.wnext {
 		d := l.pass.p.ds

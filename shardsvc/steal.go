@@ -231,7 +231,7 @@ func (lg *ledger) scanDue(d *dataset, at Time) {
 }
 
 // watchSteal asks for a scan of d at a time. If that time has come already, the next Tick
-// makes the scan, and it comes at once.
+// makes the scan, and that Tick comes at once.
 func (lg *ledger) watchSteal(d *dataset, at Time) {
 	if d.scanAt != 0 && d.scanAt <= at {
 		return

@@ -64,7 +64,7 @@ func TestAnAskForADroppedCutSaysThatItWasDropped(t *testing.T) {
 	w.saves(7, 1)
 	w.step(&DropCut{Cut: 7})
 	w.step(&Message{Session: 1, Calls: []CutCall{{Worker: 1, ID: 9, Ask: &CutAsk{Cut: 7, Step: 1, Path: "/7"}}}})
-	if r := w.fx.Replies[0]; r.Cut == nil || r.Cut.Code != CutRefused || r.Reason != "the cut with this id was voided or dropped: save again" {
+	if r := w.fx.Replies[0]; r.Cut == nil || r.Cut.Code != CutRefused || r.Reason != "the checkpoint with this cut was voided or dropped: save again" {
 		t.Errorf("the reply is %+v, want a refusal that says voided or dropped", r)
 	}
 }

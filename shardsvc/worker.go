@@ -268,7 +268,7 @@ func (gr *group) heardOf(x, w *worker, since Time) bool {
 	return x.session() != 0 && x.isRunning() && !x.unconfirmed && (x.agent == w.agent || x.agent.lastHeard > since)
 }
 
-// caller is the process that a calls by a number, or why it has no say any more.
+// caller is the process that a calls by a number, or why its calls do not count any more.
 func (gr *group) caller(a *agent, number uint32) (w *worker, why string) {
 	switch w = a.byNumber[number]; {
 	case w == nil || w.rank.worker() != w:

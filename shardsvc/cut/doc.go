@@ -13,9 +13,9 @@
 // the permuted blocks one after another.
 //
 // The package is pure: no I/O, no clock. It imports sources and the standard
-// library. The core, serve, flashckpt, cmd and the proof tools use it. A cut may
-// come from a file that anybody wrote: Decode and ParseJSON return only cuts that
-// the validator accepts.
+// library. All code that handles checkpoints uses it: the core, the master, agents,
+// flashckpt, the command line and the proof tools. A cut may come from a file that
+// anybody wrote: Decode and ParseJSON return only cuts that the validator accepts.
 //
 //	cut.go       Cut, Dataset, Partition, Pass, Range: the types
 //	count.go     Units and Tally: how much is settled, and how many records that is

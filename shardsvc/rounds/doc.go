@@ -6,8 +6,10 @@
 // it what the ranks say, and tells the ranks what it decides.
 //
 // The decision is a minimum. A rank says "ready through r" when its own process has
-// received its rows of all rounds up to r, so what it said stays true as long as the
-// process lives: no steal, no end of an agent and no new master takes them away. Round r
-// goes when all ranks are ready through r. A new master that asks the ranks again
-// therefore never decides less than the one before it, and nothing has to be stored.
+// received its rows of all rounds up to r. This stays true as long as the process lives:
+// no steal, no end of an agent and no new master takes these rows away. Round r goes when
+// all ranks are ready through r. A new master that asks the ranks again therefore never
+// decides less than the one before it, and nothing has to be stored.
+//
+// Agents use Rows of this package, for the rows of the rounds of a stream.
 package rounds

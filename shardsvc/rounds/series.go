@@ -98,7 +98,7 @@ func (s *since) due(after, now int64, wake *int64) bool {
 	return true
 }
 
-// New begins a series of which no rank has said anything.
+// New begins a series. No rank has said anything of it yet.
 func New(o Options) *Series { return &Series{opt: o, rank: make([]member, o.World)} }
 
 // Report takes what a rank says. Ranks count from 0; another one is ignored.
@@ -258,8 +258,8 @@ const mostSpreads = 3
 
 // decideFull decides for a series whose rounds are all full. Rounds before low are known
 // not to be the last one, because every rank is ready for a later one. Round low is the
-// last one if a rank that is ready through it, and no further, gets no more rows even after
-// the rows of the others were spread a few times.
+// last one if some rank that is ready exactly through low gets no more rows. Before that is
+// decided, the rows of the other ranks are spread a few times.
 func (s *Series) decideFull(f facts, now int64, v View, wake *int64) {
 	s.said.Close = 0
 	if s.opt.MaxWait > 0 && s.beyond.due(s.opt.MaxWait, now, wake) {

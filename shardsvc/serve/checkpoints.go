@@ -77,7 +77,7 @@ func (c *checkpoints) Show(ctx context.Context, req *headracev1.ShowCutRequest) 
 	case err != nil:
 		return nil, callStatus(err)
 	case !found:
-		return nil, statusOf(codes.NotFound, fmt.Errorf("no cut %v is kept", cut.ID(req.Cut)), detail{Hint: "`headrace ckpt list` shows the kept cuts"})
+		return nil, statusOf(codes.NotFound, fmt.Errorf("no checkpoint with cut %v is kept", cut.ID(req.Cut)), detail{Hint: "`headrace ckpt list` shows those that are kept"})
 	}
 	reply := &headracev1.ShowCutReply{Cut: c.state(&info, is)}
 	if reply.Cut.Gone, err = c.s.goneOf(ctx, &info); err != nil {

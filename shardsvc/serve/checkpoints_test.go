@@ -123,7 +123,8 @@ func gone(a *agent) {
 	a.send(&headracev1.AgentMessage{Leaves: []*headracev1.Leave{{Worker: 1, Reason: headracev1.Leave_KILLED, Ended: true}}})
 }
 
-// docs/CUTS.md: "the master looks at its path; found valid: bound; else ... voided".
+// docs/CUTS.md: "The master looks at the cut's path. If a valid manifest is there, the cut is
+// bound. If not, [...] it is voided."
 func TestTheCheckpointOfAProcessThatIsGoneIsLookedFor(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -336,9 +336,9 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	}
 }
 
-// All virtual ranks must get the same segments. If each got them in a commit of its own and the
-// master was killed between two of them, it would list the source again for the other ranks,
-// and the source may have grown by then.
+// All virtual ranks must get the same segments. Assume that each got them in a commit of its own,
+// and the master was killed between two commits. It would list the source again for the other
+// ranks, and the source may have grown by then.
 func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 	var commits atomic.Int64
 	st := memstore.New()

@@ -76,9 +76,8 @@ func TestALowMarkOfLiveInputIsWhatIsSettledAndNoMore(t *testing.T) {
 	m.must(m.stop())
 }
 
-// Guarantee 3: "Once we have answered that something is acked, bound or committed, it
-// survives". Brokers and the landing delete by these marks, so an ack moves none of them
-// before it is durable.
+// Guarantee 3: "Once acked, a record stays acked". Brokers and the landing delete by these
+// marks, so an ack moves none of them before it is durable.
 func TestNoMarkRestsOnAnAckThatIsNotDurable(t *testing.T) {
 	type answer struct {
 		marks []sources.Mark

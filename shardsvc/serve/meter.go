@@ -14,8 +14,8 @@ const (
 )
 
 // meter samples the counts once a second, whether or not anybody asks. So it knows what
-// each worker has really acked in the last seconds (the core only has the rate by which it
-// sizes leases), and the age of data is known at the first scrape.
+// each worker has really acked in the last seconds; the core only has the rate by which it
+// sizes leases. And the age of data is known at the first scrape.
 type meter struct {
 	mu      sync.Mutex
 	workers map[process]*speed

@@ -42,7 +42,7 @@ func (s *Server) resolve(id uint64, path string) {
 			select {
 			case <-time.After(lookAgain):
 			case <-ctx.Done():
-				s.cfg.Logger.Error("the storage of a checkpoint could not be read in time: its cut is voided", "cut", cut.String(), "path", path)
+				s.cfg.Logger.Error("the storage of a checkpoint could not be read in time: the checkpoint is voided", "cut", cut.String(), "path", path)
 				return
 			}
 		}

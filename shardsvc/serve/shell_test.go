@@ -237,7 +237,8 @@ func TestAnAgentThatDoesNotReadIsClosedAndNobodyElse(t *testing.T) {
 	})
 }
 
-// "rows are with others within TTL + 500 ms"
+// Guarantee 6: the master hands the rows on one TTL after it last heard from the agent. Here they
+// must be with another one at most 500 ms later.
 func TestRowsOfASilentAgentAreWithOthersAfterItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 2 * time.Second
