@@ -1,7 +1,7 @@
-// Package agent is the process that stands between a node's trainers and the
-// master: it keeps one session with the master, holds leases in it, reads and
-// decodes what they cover, hands batches to trainers over a Unix socket, and
-// reports what became of every record.
+// Package agent is the process between a node's trainers and the master. It keeps
+// one session with the master and holds leases in it. It reads and decodes what
+// they cover, hands batches to trainers over a Unix socket, and reports what
+// became of every record.
 //
 // The master decides which worker gets what; the agent decides nothing about that. It
 // never gives a trainer's rows to another one while the trainer may still run.
@@ -14,6 +14,7 @@
 //
 //	hold/         keeping leases: the pure core
 //	feed/         the socket, reading, batches
+//	replica/      copies of checkpoints in memory on other nodes
 //	stepfile/     what an ended trainer had stepped: files in shared memory
 //	supervise/    trainers' processes, for `headrace run`
 package agent

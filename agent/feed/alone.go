@@ -14,12 +14,12 @@ import (
 
 // alone counts what a trainer has in hand, over its streams.
 type alone struct {
-	mu      sync.Mutex
-	unstpd  uint32    // batches that were delivered and are not stepped
-	single  bool      // one of them is a record by itself
-	since   time.Time // since when the trainer works on the oldest of them
-	forced  bool      // one of them left although others were in hand
-	waiting map[*stream]time.Time
+	mu        sync.Mutex
+	unstepped uint32    // batches that were delivered and are not stepped
+	single    bool      // one of them is a record by itself
+	since     time.Time // since when the trainer works on the oldest of them
+	forced    bool      // one of them left although others were in hand
+	waiting   map[*stream]time.Time
 
 	// Frames that may leave, and for which the Desk has not answered yet. They
 	// count as in hand, so that two streams do not let one record each go at the same moment.
@@ -34,7 +34,7 @@ func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 	if !st.track {
 		return time.Time{}, true
 	}
-	if a.unstpd == 0 && a.onWay == 0 || !single && !a.single && a.singlesOnWay == 0 {
+	if a.unstepped == 0 && a.onWay == 0 || !single && !a.single && a.singlesOnWay == 0 {
 		delete(a.waiting, st)
 		a.goes(single, 1)
 		return time.Time{}, true
@@ -47,7 +47,7 @@ func (a *alone) mayLeave(st *stream, single bool) (again time.Time, ok bool) {
 		since = time.Now()
 		a.waiting[st] = since
 	}
-	if a.unstpd > 0 && a.since.After(since) {
+	if a.unstepped > 0 && a.since.After(since) {
 		since = a.since // the oldest batch in hand came later, so the wait begins with it
 	}
 	if again = since.Add(st.t.srv.patience.now()); time.Now().After(again) {
@@ -105,10 +105,10 @@ func (a *alone) has(st *stream, batches uint32, single bool) {
 		return
 	}
 	st.inHand += batches
-	if a.unstpd == 0 {
+	if a.unstepped == 0 {
 		a.since = time.Now()
 	}
-	a.unstpd += batches
+	a.unstepped += batches
 	a.single = a.single || single
 }
 
@@ -124,18 +124,18 @@ func (a *alone) steppedTo(st *stream, v *frame.Step) {
 		return
 	}
 	batches := through - st.stepped
-	a.unstpd -= min(a.unstpd, batches)
+	a.unstepped -= min(a.unstepped, batches)
 	st.inHand -= min(st.inHand, batches)
 	st.stepped = through
 	if a.forced && a.single {
 		if v.Batches > 1 || v.More { // in one step
 			st.t.srv.patience.tookSeveral()
-		} else if batches == 1 && a.unstpd > 0 {
+		} else if batches == 1 && a.unstepped > 0 {
 			st.t.srv.patience.needed(time.Since(a.since), false)
 		}
 	}
 	a.since = time.Now()
-	if a.unstpd == 0 {
+	if a.unstepped == 0 {
 		a.nothingInHand()
 	}
 }
@@ -149,7 +149,7 @@ func (a *alone) closed(st *stream) {
 	defer a.mu.Unlock()
 	delete(a.waiting, st)
 	st.away = true
-	if a.unstpd -= min(a.unstpd, st.inHand); a.unstpd == 0 {
+	if a.unstepped -= min(a.unstepped, st.inHand); a.unstepped == 0 {
 		a.nothingInHand()
 	}
 }
@@ -166,7 +166,7 @@ func (a *alone) nothingInHand() {
 func (a *alone) crashed(p *patience) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.forced && a.single && a.unstpd > 0 {
+	if a.forced && a.single && a.unstepped > 0 {
 		p.needed(time.Since(a.since), true)
 	}
 }

@@ -154,7 +154,7 @@ func TestAProgramThatTakesTwoBatchesWaitsASecondEachTime(t *testing.T) {
 				for range 20 {
 					time.Sleep(100 * time.Millisecond)
 					step(h)
-					if h.st.t.alone.unstpd == 0 {
+					if h.st.t.alone.unstepped == 0 {
 						h.take()
 					}
 					h.wants(h.take(), time.Second)

@@ -90,7 +90,7 @@ func (p *process) gone() (ended bool) {
 	return ended
 }
 
-// endedBefore says whether p has ended before o. That o has ended is known.
+// endedBefore says whether p has ended before o. The caller knows that o has ended.
 func (p *process) endedBefore(o *process) bool {
 	ends.mu.Lock()
 	defer ends.mu.Unlock()

@@ -239,8 +239,8 @@ func (t *trainer) depart(bye bool) {
 }
 
 // afterThoseBefore waits until the Desk knows of all trainers that ended before t. The reason: the
-// master takes the first end that it hears of for the first failure. The wait needs no time limit.
-// The end of each of these trainers is reported soon, because everything that its connection still
+// master takes the first end that it hears of for the first failure. The wait needs no time limit,
+// because the end of each of these trainers is reported soon: everything that its connection still
 // waits for has a deadline, and none of them waits for a trainer that ended later.
 func (t *trainer) afterThoseBefore() {
 	s := t.srv

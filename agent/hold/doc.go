@@ -10,17 +10,19 @@
 //   - What may be acked? (Stepped) The oldest delivered batches of a stream, as
 //     prefixes of the leases that they span. An ack stays in the books until it
 //     is answered, and is said again in every new session.
-//   - What must the master know? Held on every new session, with the part that each lease still
-//     claims; Leave and Release until the master is known to have processed them.
+//   - What must the master know? Held on every new session, with the part that each
+//     lease still claims. Leave and ReadFailure until the master is known to have
+//     processed them. A lost Release is not repeated, because Held says the same.
 //   - What does a trainer ask about cuts? Each call is passed on after the acks
 //     and steps that were said before it, and again until it is answered.
 //   - How much do we want? As many leases as a worker uses up in the prefetch time.
 //
 // Trust: the session is good until SEND time of the newest message that the
 // master has echoed, plus its TTL, minus a margin. The master counts from
-// receipt, so we always give up first. When trust ends, a `shared` job's workers
-// are ended; in the other kinds nothing is delivered until leases are re-asserted.
-// Trainers ask how long it lasts (Ping), for the time when nobody answers.
+// receipt, so we always give up first. When trust ends, nothing is delivered until
+// the session is good again. In a `shared` job, workers that have rows in hand are
+// also ended. Trainers ask how long trust lasts (Ping), so that they know it when
+// nobody answers any more.
 //
 //	core.go      the state, Step, and the messages that leave after it
 //	events.go    what may happen

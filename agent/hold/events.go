@@ -114,8 +114,8 @@ type Exhausted struct {
 	Tail  int64
 }
 
-// HeadSeen: the segment that the lease is of reaches up to Head by now (order
-// space). Waits: all below it was read, and the reader waits there.
+// HeadSeen: the lease's segment reaches up to Head by now (order space). Waits: all
+// below Head was read, and the reader waits there.
 type HeadSeen struct {
 	Lease Lease
 	Head  int64

@@ -267,7 +267,7 @@ func (w *world) ask(x *worker, step int64) {
 
 // answered checks the answer to a call. Each call is answered once. A cut has exactly the records
 // that its trainer had stepped by that step. In `shared` it has all records that the asker had
-// stepped, and none that nobody has stepped.
+// stepped, and only records that somebody has stepped.
 func (w *world) answered(r *pb.CutReply) {
 	x := w.workers[r.Worker]
 	if x == nil {

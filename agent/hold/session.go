@@ -331,8 +331,8 @@ func (c *Core) distrust() {
 
 // ping tells a trainer how long the session is good. If this agent then stands still, a
 // trainer of a shared model relies on the last ping that it got. So a trainer is told that the
-// session is over only when it has no rows in hand, and it gets no rows before it is told of
-// the next session. A trainer that is being ended is told nothing more.
+// session is over only when it has no rows in hand. After that it gets no rows until it is told
+// of the next session. A trainer that is being ended is told nothing more.
 func (c *Core) ping(ev *Ping) {
 	c.distrust()
 	c.fx.Session = c.SessionLeft(c.now)

@@ -105,9 +105,9 @@ func (c *Core) step(ev *Stepped) {
 	case step < s.lastStep:
 		c.fx.Invalid = fmt.Sprintf("step %d is below step %d that this stream reported before", step, s.lastStep)
 		return
-	// A cut of a shared model goes by what was acked, not by steps. And where another trainer
-	// has restored it, the master's number of each rank is that of the saver, while a process
-	// that joined before counts its own.
+	// A cut of a shared model goes by what was acked, not by steps. When a trainer has restored
+	// such a model, the master counts every rank's steps from the step of the saver. A process
+	// that joined before that goes on with its own count.
 	case c.model != "shared" && through > s.stepped && step <= s.w.lastStep:
 		c.fx.Invalid = fmt.Sprintf("step %d after step %d of this worker: a reported step is closed", step, s.w.lastStep)
 		return
