@@ -12,7 +12,7 @@ import (
 )
 
 // A source is asked which records are too old (catch_up.drop_older_than) each twentieth of
-// that age, but not more often than agesEveryLeast and not less often than ageEvery.
+// that age, but not more often than ageEveryLeast and not less often than ageEvery.
 const (
 	ageEvery      = 10 * time.Second
 	ageEveryLeast = time.Second

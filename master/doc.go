@@ -17,7 +17,7 @@
 //	inputs.go    the inputs of a dataset: its backfill, and its source
 //	list.go      lists one input
 //	follow.go    lists a live dataset: its partitions, and where they end now
-//	roll.go      a live partition with several segments, of which the last one grows
+//	roll.go      a live partition with several segments; the last one grows
 //	fold.go      has segments folded that their source can do without
 //	age.go       which records are older than a dataset wants
 //	silent.go    whether the sources answer
@@ -29,4 +29,5 @@
 //	letters.go   writes dead letters where their datasets want them
 //	peers.go     where agents find each other, for copies of checkpoints in memory
 //	release.go   removes what a deleted dataset has at its broker
+//	landing/     pushed records: staging, commits
 package master

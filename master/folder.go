@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// folderEvery is how often a master looks whether its state folder is still there.
+// folderEvery is how often a master checks that its state folder is still there.
 const folderEvery = time.Second
 
 // folders has the state folder and the store in it, as they were when the master began.

@@ -123,7 +123,7 @@ func (f *following) patient(err error) error {
 	_, temporary := errors.AsType[*sources.Temporary](err)
 	switch {
 	case temporary && !f.silent:
-		f.log.Warn("the source does not answer; trying on", "error", err)
+		f.log.Warn("the source does not answer; it is asked again", "error", err)
 	case err == nil && f.silent:
 		f.log.Info("the source answers again")
 	}

@@ -65,9 +65,9 @@ func (s *synced) SyncDir(folder string) error {
 	return s.err
 }
 
-// Guarantee 3: "What was answered as acked, bound or committed survives kill -9 and power loss". The
-// master may bind a checkpoint because it has found the manifest. The writer may have died between
-// the rename and the fsync of the folder. So the master syncs the folder first.
+// Guarantee 3: what was answered survives power loss. The master may bind a checkpoint because it has
+// found the manifest. The writer may have died between the rename and the fsync of the folder. So the
+// master syncs the folder first.
 func TestAManifestThatIsFoundIsThereAfterAPowerFailure(t *testing.T) {
 	m := &manifest.Manifest{Job: "j", Model: "private", Step: 5, WorldSize: 1, Rank: new(uint32), Created: time.Unix(1, 0).UTC(),
 		Cut: cut.Cut{Version: cut.Version, ID: 7, Job: "j", Model: "private", Rank: 0, Step: 5, WorldSize: 1, Exact: true}}
