@@ -10,8 +10,11 @@ import (
 // the place: a topic that was deleted and made again has another PartitionID. It is
 // printable and the same after restarts.
 //
-//	files    files:<dataset name>
-//	kafka    kafka:<cluster id>/<topic id>/<number>
+//	files     files:<dataset name>
+//	landing   landing:<stream id>/<number>
+//	kafka     kafka:<cluster id>/<topic id>/<number>
+//	pulsar    pulsar:<topic>@<time at which it was made>
+//	rocketmq  rocketmq:<cluster>/<broker>/<topic>/<queue>
 //
 // It begins with the name of its source's kind and a colon. A dataset may have partitions of
 // two kinds (backfill in a spec).
@@ -187,9 +190,10 @@ type Poster interface {
 // Committer is implemented by sources whose broker keeps its readers' progress.
 type Committer interface {
 	// Commit tells the broker our progress: all records below each mark are in a bound
-	// checkpoint. It reads back what the broker keeps, and returns nil only if that is
-	// the mark. It writes no older mark than the broker has, unless Mark.Back is set. With
-	// an *Untold error it has told the broker of all other partitions.
+	// checkpoint or, in a job that binds none, acked. It reads back what the broker keeps,
+	// and returns nil only if that is the mark. It writes no older mark than the broker
+	// has, unless Mark.Back is set. With an *Untold error it has told the broker of all
+	// other partitions.
 	Commit(ctx context.Context, marks []Mark) error
 }
 
@@ -277,10 +281,11 @@ type Deletions struct {
 	More bool    // the time was up before all was deleted
 }
 
-// Headed is implemented by cursors of sources whose segments begin with a line
-// that names the fields (files with decode.header).
+// Headed is implemented by cursors of sources whose segments begin with something that
+// names the fields: a header line (files with decode.header), or the schema with which
+// their records were written (Avro files).
 type Headed interface {
-	// Header returns that line without its line end; nil if there is none. It is valid as
-	// long as the cursor. Segments of one source may have different lines.
+	// Header returns that line without its line end, or that schema; nil if there is none.
+	// It is valid as long as the cursor. Segments of one source may have different headers.
 	Header() []byte
 }

@@ -4,8 +4,8 @@
 // to these files. It deletes only those that files.retain names.
 //
 // A file is one segment whose offsets are its bytes. A record belongs to the range that holds
-// its first byte, so any two integers are a range, and a range in the middle of a file is
-// opened by looking at the byte before it. Quoted CSV (a line end may stand inside a value),
+// its first byte, so any two integers are a range. To open a range in the middle of a file, a
+// reader looks at the byte before it. Quoted CSV (a line end may stand inside a value),
 // TFRecord and delimited Protobuf need to be read from the file's beginning. So listing cuts
 // such a file into segments of about 64 MiB at record borders, and notes in each locator a
 // record's start about every MiB.

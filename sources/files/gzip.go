@@ -80,11 +80,11 @@ func (g *gunzip) gave(p []byte) {
 }
 
 // block is called by the decompressor at the end of each block. The decompressor (1.20.1 to
-// 1.20.4) counts the bytes that it had fetched before the header of a stored block twice, so
-// its offsets run ahead of the bytes that it has really read. After a stored block it holds no
-// fetched bits, so its offset minus the bytes that it has read is exactly the error. After
-// another block it may hold some, so that difference is the error or less. So the largest
-// difference counts.
+// 1.20.4) counts some bytes twice: those that it had fetched before the header of a stored
+// block. So its offsets run ahead of the bytes that it has really read. After a stored block
+// it holds no fetched bits, so its offset minus the bytes that it has read is exactly the
+// error. After another block it may hold some, and the difference is the error or less. So
+// the largest difference counts.
 func (g *gunzip) block(c flate.InflateCheckpoint) {
 	g.ahead = max(g.ahead, c.CompressedOffset-(g.in.place()-g.base))
 	out := g.from + c.UncompressedOffset

@@ -112,7 +112,7 @@ func wrongMultiple(size, record int64) error {
 // contentError adds the file's name to an error of reading its content.
 func (s *Source) contentError(name string, err error) error {
 	if d, ok := errors.AsType[*damage](err); ok {
-		return fmt.Errorf("%s: %s: %w: mend it, or leave it out of files.paths", s.partition, name, d)
+		return fmt.Errorf("%s: %s: %w: repair it, or leave it out of files.paths", s.partition, name, d)
 	}
 	return s.fileError(name, err)
 }

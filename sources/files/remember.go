@@ -26,9 +26,9 @@ import (
 // is high enough.
 //
 // The mark never skips a file that a look has found and that is not listed yet. It moves only
-// between two looks of one process, and the segments of a look carry the mark of that look. So
-// if a process dies while it lists the files of a look, the next process begins with the mark
-// of that look or a lower one, and finds the other files again.
+// between two looks of one process, and the segments of a look carry the mark of that look. A
+// process may die while it lists the files of a look. The next process then begins with the
+// mark of that look, or with a lower one, and finds the other files again.
 type lowMark struct {
 	Time int64 // ns since 1970
 	Name string

@@ -4,10 +4,10 @@
 //
 // segmentio/kafka-go keeps the connections: TLS, SASL, leaders, retries of its own
 // metadata. We encode the requests that exactness depends on ourselves and send them
-// through its hook for raw exchanges. So topics are named by their ids (a topic that was
-// deleted and made again has another one), answers list the aborted transactions, and the
-// positions of batches are known, not only those of records. Records are parsed where they
-// lie in the answer, and every length is checked.
+// through its hook for raw exchanges. So we can name topics by their ids: a topic that was
+// deleted and made again has another id. Answers list the aborted transactions, and we know
+// the positions of batches, not only those of records. Records are parsed where they lie in
+// the answer, and every length is checked.
 //
 // A partition with an end is listed as one sealed segment, up to its end at that time. A source
 // that is opened again with known segments lists one more if the end is further by then. A live

@@ -49,7 +49,7 @@ func appendPlain(h *header, arena []byte, from, to int, w want, out *sources.Bat
 		if ahead := p.from + (end-p.from)*touchAhead; ahead < to {
 			p.touched ^= b[ahead]
 		}
-		timeDelta, at, ok := number(b, at+1) // after the attributes, of which none are defined
+		timeDelta, at, ok := number(b, at+1) // after the byte of attributes: Kafka defines none yet
 		if !ok {
 			break
 		}

@@ -13,10 +13,10 @@ import (
 
 // Pulsar deletes a ledger when every durable subscription has passed it and the topic's
 // retention does not keep it any more. Our subscription NAME-retain does not pass entries
-// that are needed. But two policies of Pulsar move it: a TTL moves it past entries that are
-// too old, and a backlog quota that evicts moves it past entries that are too old or that
-// make the backlog too large. So an entry stays until one of the two reaches it, and then
-// until the retention ends.
+// that are needed. But two policies of Pulsar move it. A TTL moves it past entries that are
+// too old. A backlog quota that evicts moves it past entries that are too old, or that make
+// the backlog too large. So an entry stays until one of the two reaches it, and then until
+// the retention ends.
 
 var _ sources.Keeper = (*Source)(nil)
 

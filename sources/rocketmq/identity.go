@@ -32,11 +32,11 @@ func (p partition) names() []string {
 func (p partition) remote() remoting.Queue { return remoting.Queue{Topic: p.topic, ID: p.queue} }
 
 // print is a fingerprint of the messages for which a segment was planned. It detects a topic
-// that was deleted and made again, which RocketMQ gives no other id. A broker's commit log
-// only grows. So a message below the planned end lies at or below the place of the last
-// planned one, and the messages of a topic that was made again lie above it. Example: the
-// last planned message, offset 99, lies at place 5000. A message with offset 40 at place
-// 8000 is not a planned one.
+// that was deleted and made again: RocketMQ gives the new topic no id of its own. A
+// broker's commit log only grows. So a planned message lies at or below the place of the
+// last planned one, and the messages of a topic that was made again lie above it. Example:
+// the last planned message, offset 99, lies at place 5000. A message with offset 40 at
+// place 8000 is not a planned one.
 type print struct {
 	end   int64 // the planned end: queue offsets below it are checked; 0: none
 	place int64 // in the commit log, of the message before end

@@ -37,8 +37,8 @@ type stamp struct {
 	stored time.Time
 }
 
-// Keeps asks each broker for where its queues begin and end, once a minute for its
-// configuration and its disk, and for the message at a mark when the mark has moved.
+// Keeps asks each broker where its queues begin and end. It also asks, once a minute, for
+// the broker's configuration and disk, and, when a mark has moved, for the message at it.
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	if err := s.Usable(ctx); err != nil {
 		return nil, err

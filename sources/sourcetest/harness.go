@@ -36,9 +36,9 @@ type Harness struct {
 	// Count is how many records the load test writes; 0: a million (a tenth of it
 	// with -short).
 	Count int
-	// Contiguous: a record's Next is the next record's Offset, and every position of a segment
-	// belongs to a record or is acked with the record before it, however the records come in
-	// batches.
+	// Contiguous: a record's Next is the next record's Offset, so no position lies between two
+	// records. Every position of a segment belongs to a record, or is acked with the record
+	// before it. This holds however the records are divided into batches.
 	Contiguous bool
 	// MaxRecord is the largest record that the places allow; 0: no such test.
 	MaxRecord int
