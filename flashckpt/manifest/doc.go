@@ -7,8 +7,8 @@
 // or if its files do not match. A manifest may come from anywhere, so nothing in it is
 // believed before Validate has checked it.
 //
-// The package knows neither the ledger nor a network. cmd/headrace and the master
-// use it.
+// The package knows neither the ledger nor a network. The rest of flashckpt, agents,
+// the master and the command line use it.
 //
 //	manifest.go  the types: Manifest, File, Part; package cut has the cut
 //	parse.go     bytes to a Manifest, with limits; the checksum at the end

@@ -234,8 +234,8 @@ func eachCut(t *testing.T, before func(FS) error, do func(FS) error, look func(w
 	}
 }
 
-// Guarantee 4: "a manifest either is complete and says exactly which records are
-// in the model, or does not count."
+// Guarantee 4: "If a save is killed at any point, the older checkpoints stay. The new one is
+// either complete or absent."
 func TestPowerLossAtEveryCallLeavesTheOldCheckpointOrTheNewOneWhole(t *testing.T) {
 	t.Run("one writer", func(t *testing.T) { testPowerLoss(t, save) })
 	t.Run("sharded", func(t *testing.T) { testPowerLoss(t, saveSharded) })
