@@ -40,7 +40,7 @@ func TestADatasetOnS3WaitsForItsBucketWithoutAnEnd(t *testing.T) {
 	w.env = append(w.env, server.Environment()...)
 	w.write("clicks.yaml", strings.Replace(clicksSpec, "root: data", "root: s3://lake/clicks", 1))
 	up := w.up("-f", "clicks.yaml")
-	const says = "the source does not answer since "
+	const says = "the source has not answered since "
 	status := func() string { return w.ok("status", "clicks") }
 	up.until("it is listed", func() bool {
 		return strings.Contains(w.ok("dataset", "status", "clicks", "-o", "json"), `"listing_complete": true`)

@@ -80,8 +80,8 @@ func (a *app) landingOpener() func() (storage.Store, error) {
 	}
 }
 
-// openLanding opens the place of pushed records for a master, and looks whether it can be
-// used: a wrong name or key is told at the start and not at the first push.
+// openLanding opens the place of pushed records for a master, and checks that it can be
+// used: a wrong name or key is reported at the start and not at the first push.
 func (a *app) openLanding(ctx context.Context) (storage.Store, error) {
 	open := a.landingOpener()
 	if open == nil {

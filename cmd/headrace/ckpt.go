@@ -98,7 +98,7 @@ func (a *app) listCuts(cmd *cobra.Command, c *client, _ []string) error {
 	}
 	return a.show(views, func(w io.Writer) {
 		if len(views) == 0 {
-			fmt.Fprintf(w, "job %s keeps no cuts: no checkpoint was saved\n", reply.Job)
+			fmt.Fprintf(w, "job %s has no checkpoint: none was saved\n", reply.Job)
 			return
 		}
 		view.WriteCuts(w, views)

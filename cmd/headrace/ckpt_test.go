@@ -200,7 +200,7 @@ func TestARewindChecksWhatItIsTold(t *testing.T) {
 		"rewind default --to nowhere":          {exitNotFound, "nowhere: no such file or folder"},
 		"rewind default --to ckpt":             {exitUsage, "ckpt holds 2 checkpoints"},
 		"rewind default --to " + other:         {exitUsage, "is of job another, not default"},
-		"rewind default --to 00000000000000aa": {exitNotFound, "no cut 00000000000000aa is kept"},
+		"rewind default --to 00000000000000aa": {exitNotFound, "no checkpoint with cut 00000000000000aa is kept"},
 		"rewind ctr --job default --to start":  {exitFailed, `this master runs job "default", not "ctr"`},
 	} {
 		if r := w.run(strings.Fields(args)...); r.code != want.code || !strings.Contains(r.err, want.says) {
@@ -213,7 +213,7 @@ func TestARewindChecksWhatItIsTold(t *testing.T) {
 	if r := w.run("rewind", "default", "--to", mine); r.code != exitFailed || !strings.Contains(r.err, "does not verify: model.safetensors: its checksum is") {
 		t.Error(r)
 	}
-	if out := w.ok("ckpt", "list"); out != "job default keeps no cuts: no checkpoint was saved\n" {
+	if out := w.ok("ckpt", "list"); out != "job default has no checkpoint: none was saved\n" {
 		t.Error(out)
 	}
 	if v := decoded[[]ckpt.View](t, w.ok("ckpt", "list", "ckpt", "-o", "json")); v[0].Ledger != "another job's" || v[1].Ledger != "unknown" {

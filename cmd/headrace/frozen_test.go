@@ -22,7 +22,7 @@ func (w *world) silence(part string, freeze, thaw func() error) {
 		w.write(name+".yaml", fmt.Sprintf("name: %s\n%s, end: %s}\nguard: {every: 200ms}\ndecode: lines\n", name, part, end))
 	}
 	up := w.up("-f", "bounded.yaml", "-f", "live.yaml")
-	const says = "the source does not answer since "
+	const says = "the source has not answered since "
 	shows := func(silent bool) func() bool {
 		return func() bool {
 			for _, args := range [][]string{{"status", "bounded"}, {"status", "live"}, {"dataset", "describe", "live"}} {
@@ -92,7 +92,7 @@ func (w *world) outlives(part string, b breakable, add func(first int) (units in
 		t.Fatal(err)
 	}
 	trainer.until("the silence is longer than the patience", func() bool { s := status().Silence; return s != nil && s.Seconds > patience })
-	const says = "the source does not answer since "
+	const says = "the source has not answered since "
 	for _, args := range [][]string{{"status", "clicks"}, {"top", "--once"}} {
 		if out := w.ok(args...); !strings.Contains(out, says) {
 			t.Errorf("%v does not say since when the source does not answer:\n%s", args, out)

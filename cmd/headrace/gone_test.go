@@ -84,9 +84,9 @@ func TestWhatIsGoneBehindABlockWithoutRecordsKeepsNothingFromItsEnd(t *testing.T
 
 var changedRange = regexp.MustCompile(`b\.tsv changed after it was planned .* range \[\d+, \d+\)`)
 
-// Guarantee 7: "A file that changed or shrank after it was planned [...] stop the dataset with an error
-// that names the place and the exact range". on_loss does not matter, because the file's records are not
-// the planned ones any more.
+// Guarantee 7: "A file that changed or shrank after it was planned stops the dataset. [...] The error
+// names the place and the range." on_loss does not matter, because the file's records are not the planned
+// ones any more.
 func TestAFileThatChangedStopsTheDatasetWhateverOnLossSays(t *testing.T) {
 	for _, onLoss := range []string{"stop", "continue"} {
 		t.Run(onLoss, func(t *testing.T) {

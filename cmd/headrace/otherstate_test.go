@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// If --model or --job is not the one with which the state folder was made, the error is one line,
-// and perhaps one with a hint, that say to which job the state belongs and which flag to give. There
-// is no stack trace.
+// If --model or --job is not the one with which the state folder was made, the error is one line, and
+// perhaps one with a hint. They say to which job the state belongs and which flag to give. There is no
+// stack trace.
 func TestAStateOfAnotherModelOrJobIsRefusedInOneLine(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(10)

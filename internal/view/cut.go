@@ -12,14 +12,14 @@ import (
 // Cut is one cut of the ledger.
 type Cut struct {
 	Cut        string  `json:"cut"`
-	State      string  `json:"state"` // frozen | bound | carried | voided
+	State      string  `json:"state"` // frozen | bound | carried | memory | voided
 	Newest     bool    `json:"newest"`
 	Step       int64   `json:"step"`
 	Epoch      uint32  `json:"epoch"`
 	Generation uint32  `json:"generation"`
 	Rank       *uint32 `json:"rank"` // private only
 	Path       string  `json:"path"`
-	AgeSeconds float64 `json:"age_seconds"` // since it was bound, as far as is known
+	AgeSeconds float64 `json:"age_seconds"` // since it was bound (memory: frozen), as far as is known
 	Units      Units   `json:"units"`       // of all datasets
 
 	Records *Records `json:"records"` // in units.acked; null: voided

@@ -29,7 +29,7 @@ func (s *Silence) since() string {
 
 func (s *Silence) sentence() string {
 	if s.Reason == "" {
-		return "the source does not answer since " + s.since()
+		return "the source has not answered since " + s.since()
 	}
-	return "the source does not answer since " + s.since() + ": " + s.Reason
+	return "the source has not answered since " + s.since() + ": " + s.Reason
 }

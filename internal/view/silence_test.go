@@ -9,7 +9,7 @@ func TestASourceThatDoesNotAnswerIsShownEverywhere(t *testing.T) {
 	v := sample()
 	v.Datasets[0].Silence = &Silence{SinceMS: 1767225600000, Seconds: 45.4, Reason: "clicks/2: the broker does not answer"}
 	v.Datasets[0].ListingComplete = false
-	const says = "the source does not answer since "
+	const says = "the source has not answered since "
 	shows := func(where, text, more string) {
 		t.Helper()
 		if !strings.Contains(text, says) || !strings.Contains(text, "(45s)") || !strings.Contains(text, more) {
