@@ -244,7 +244,7 @@ func (c *avroCompiler) array(t *schema.Type, ws []*want, at where) {
 	c.add(avroStep{op: avroArray, more: more})
 }
 
-// keys writes a map of which some values are wanted by their keys.
+// keys writes a map in which some values are wanted, by their keys.
 func (c *avroCompiler) keys(t *schema.Type, ws []*want, at where) {
 	c.bad(cellsOf(ws), "is a map: name one of its keys, as in /attributes/color", at)
 	more := &avroBranches{}
@@ -293,7 +293,7 @@ var avroLeaves = [schema.Union + 1]struct {
 // it is in a union with null.
 func (c *avroCompiler) leaf(t *schema.Type, ws []*want, at where, null int8) {
 	for _, kid := range childrenOf(ws) {
-		c.leadNowhere([]*want{kid}, "the writer's schema has "+t.Kind.String()+" there, which has nothing in it")
+		c.leadNowhere([]*want{kid}, "the writer's schema has "+t.Kind.String()+" there, which has no fields")
 	}
 	wrong, why := c.unfit(t, cellsOf(ws))
 	c.bad(wrong, why, at)

@@ -306,7 +306,7 @@ func (d *Decoder) block(p int) (count int64, size, next int) {
 	case next < 0:
 		return 0, -1, -1
 	case count == math.MinInt64 || n < 0 || n > int64(d.end-next):
-		return 0, -1, d.malformed(p, "is no block of an array or a map: its size leads out of the record")
+		return 0, -1, d.malformed(p, "is no block of an array or a map: its size reaches beyond the record")
 	}
 	return -count, int(n), next
 }
@@ -321,7 +321,8 @@ func (d *Decoder) sized(from, size, to int) bool {
 	return false
 }
 
-// moved counts items that take no bytes, of which a few bytes may announce any number.
+// moved counts items that take no bytes: a block of a few bytes may announce any number of
+// them.
 func (d *Decoder) moved(before, after int) bool {
 	if after != before {
 		return true
@@ -370,7 +371,7 @@ func (d *Decoder) avroPass(prog *avroProgram, run int32, p int, keys bool) int {
 	}
 }
 
-// avroItems walks an array of which elements are wanted.
+// avroItems walks an array whose elements are wanted.
 func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 	w := &d.walking
 	for i := 0; ; {
@@ -419,7 +420,7 @@ func (d *Decoder) avroItems(prog *avroProgram, more *avroBranches, p int) int {
 	}
 }
 
-// avroKeys walks a map of which some keys are wanted.
+// avroKeys walks a map with some keys that are wanted.
 func (d *Decoder) avroKeys(prog *avroProgram, more *avroBranches, p int) int {
 	for {
 		count, size, next := d.block(p)

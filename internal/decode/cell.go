@@ -12,9 +12,9 @@ import (
 	"github.com/headrace/headrace/internal/schema"
 )
 
-// A cell is a place in a row that a value of a record with a schema fills: an element of a
-// column, or the event time. Records are walked in the order of their bytes, and each wanted
-// value goes to its cells at once.
+// A cell is a place in a row: an element of a column, or the event time. Records with a
+// schema fill cells. Such a record is walked in the order of its bytes, and each wanted value
+// goes to its cells at once.
 type cell struct {
 	column  *column
 	source  int

@@ -90,16 +90,16 @@ func TestAnErrorNamesOffsetColumnFieldByteValueAndWayOut(t *testing.T) {
 	tsv := "format: tsv\nfields: [id, n, s]\ncolumns: [{name: number, path: n, dtype: int32}, {name: word, path: s, dtype: string, default: x}]\n"
 	object := "format: json\ncolumns: [{name: number, path: /a/n, dtype: int32}]\n"
 	for _, c := range []struct{ spec, record, want string }{
-		{tsv, "a\t12x\tb", `record at offset 4, column number (field n), byte 2: "12x": is not an integer; mend the record, or set decode.on_error: default`},
-		{tsv, "a\t2147483648\tb", `record at offset 4, column number (field n), byte 2: "2147483648": is out of the range of int32; mend the record, or set decode.on_error: default`},
+		{tsv, "a\t12x\tb", `record at offset 4, column number (field n), byte 2: "12x": is not an integer; correct the record, or set decode.on_error: default`},
+		{tsv, "a\t2147483648\tb", `record at offset 4, column number (field n), byte 2: "2147483648": is out of the range of int32; correct the record, or set decode.on_error: default`},
 		{tsv, "a\t\tb", `record at offset 4, column number (field n), byte 2: is missing; give the column a default, or missing: mask`},
-		{tsv, "a\t1\t\xff", `record at offset 4, column word (field s), byte 4: "\xff": is not UTF-8; use dtype: bytes; mend the record, or set decode.on_error: default`},
+		{tsv, "a\t1\t\xff", `record at offset 4, column word (field s), byte 4: "\xff": is not UTF-8; use dtype: bytes; correct the record, or set decode.on_error: default`},
 		{tsv, "a\t1", `record at offset 4, byte 0: "a\t1": has 2 fields, and 3 are named: is the delimiter '\t' right?`},
 		{tsv, "a\t1\tb\tc", `record at offset 4, byte 0: "a\t1\tb\tc": has 4 fields, and 3 are named: is the delimiter '\t' right?`},
 		{strings.Replace(strings.ReplaceAll(strings.ReplaceAll(tsv, "path: n", "path: 1"), "path: s", "path: 2"), "fields: [id, n, s]\n", "", 1), "a\t1",
-			`record at offset 4, column word (field 2), byte 3: "a\t1": has 2 fields, and field 2 is wanted (from 0): is the delimiter '\t' right?; mend the record, or set decode.on_error: default`},
-		{object, `{"a":{"n":"7"}}`, `record at offset 4, column number (/a/n), byte 11: "7": is a string, not a number; mend the record, or set decode.on_error: default`},
-		{object, `{"a":{"n":7.0}}`, `record at offset 4, column number (/a/n), byte 10: "7.0": is not an integer; mend the record, or set decode.on_error: default`},
+			`record at offset 4, column word (field 2), byte 3: "a\t1": has 2 fields, and field 2 is wanted (from 0): is the delimiter '\t' right?; correct the record, or set decode.on_error: default`},
+		{object, `{"a":{"n":"7"}}`, `record at offset 4, column number (/a/n), byte 11: "7": is a string, not a number; correct the record, or set decode.on_error: default`},
+		{object, `{"a":{"n":7.0}}`, `record at offset 4, column number (/a/n), byte 10: "7.0": is not an integer; correct the record, or set decode.on_error: default`},
 		{object, `{"a":7}`, `record at offset 4, column number (/a/n), byte 0: is missing; give the column a default, or missing: mask`},
 	} {
 		good := "1\t2\t"

@@ -6,10 +6,11 @@ import (
 )
 
 // split cuts a CSV or TSV record into fields, by the rules of encoding/csv
-// (strict quotes, no trimming), with two differences: a line end inside quotes
-// is kept as it is written (encoding/csv turns \r\n into \n), and a record that
-// was cut by its source is one record whatever is in it. all keeps every field
-// in slots, in order (a header line); else they go to the wanted sources' slots.
+// (strict quotes, no trimming), with two differences. A line end inside quotes
+// is kept as it is written (encoding/csv turns \r\n into \n). And what the
+// source gave as one record is one record, whatever line ends are in it. all
+// keeps every field in slots, in order (a header line). Without it, only the
+// wanted fields are kept, each in the slot of its source.
 func (d *Decoder) split(all bool) *fault {
 	p, n := d.start, 0
 	for {

@@ -1,7 +1,8 @@
 // Package decode turns record bytes into columns of a frame.Builder, as a dataset's spec
 // says. It reads CSV, TSV, JSON lines, plain lines, raw bytes, tf.Example, Avro, Protobuf and
-// records of a fixed layout. It is the hot path: nothing is allocated per record, fields are
-// scanned 8 bytes at a time, and strings are hashed where they lie.
+// records of a fixed layout. Rows that a source gives as columns (Parquet) are converted to
+// the spec's columns. It is the hot path: nothing is allocated per record, fields are scanned
+// 8 bytes at a time, and strings are hashed where they lie.
 //
 // It knows schemas, not protos; it reads no files and keeps no positions. Its
 // input is untrusted: each scanner accepts and rejects what encoding/csv,

@@ -66,7 +66,7 @@ func (d *Decoder) errorOf(f *fault, record int, offset int64) *Error {
 		case f.none:
 			e.Reason += "; give the column a default, or missing: mask"
 		case !d.lenient:
-			e.Reason += "; mend the record, or set decode.on_error: default"
+			e.Reason += "; correct the record, or set decode.on_error: default"
 		}
 	}
 	return e

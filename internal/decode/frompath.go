@@ -83,7 +83,7 @@ func (d *Decoder) setFromPath(c *pathColumn, path string) error {
 		return nil
 	}
 	if c.bad = d.lenient; !c.bad {
-		return fmt.Errorf("column %s ($path.%s): %q: %s; mend the folder's name or the column's dtype, or set decode.on_error: default", c.name, c.key, excerpt([]byte(value)), reason)
+		return fmt.Errorf("column %s ($path.%s): %q: %s; correct the folder's name or the column's dtype, or set decode.on_error: default", c.name, c.key, excerpt([]byte(value)), reason)
 	}
 	c.bits, c.text = c.defaultBits, c.defaultBytes
 	return nil

@@ -82,7 +82,7 @@ func TestAPathWithoutTheValueIsAnErrorOfTheFile(t *testing.T) {
 		{"{name: h, path: $path.hour, dtype: string}", "Hour=7/a.tsv", "lies in no folder hour=..."},
 		{"{name: h, path: $path.hour, dtype: string}", "hour=__HIVE_DEFAULT_PARTITION__/a.tsv", "folder hour=__HIVE_DEFAULT_PARTITION__ has no value"},
 		{"{name: h, path: $path.hour, dtype: int64}", "hour=/a.tsv", "folder hour= has no value"},
-		{"{name: h, path: $path.hour, dtype: int64}", "hour=late/a.tsv", `column h ($path.hour): "late": is not an integer; mend the folder's name or the column's dtype, or set decode.on_error: default`},
+		{"{name: h, path: $path.hour, dtype: int64}", "hour=late/a.tsv", `column h ($path.hour): "late": is not an integer; correct the folder's name or the column's dtype, or set decode.on_error: default`},
 		{"{name: h, path: $path.hour, dtype: int32}", "hour=2026-11-22 10%3A00%3A00/a.tsv", "is out of the range of int32"},
 		{"{name: h, path: $path.hour, dtype: int64, default: 1}", "hour=late/a.tsv", "is not an integer"},
 		{"{name: h, path: $path.hour, dtype: string}", "hour=%ff/a.tsv", "is not UTF-8"},

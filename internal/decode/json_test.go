@@ -229,7 +229,7 @@ func TestJSONSpeaksOfWhatIsWrongAndWhere(t *testing.T) {
 		`{"a":"x`:          "byte 7: \"\": bad JSON: the record ends inside a value (a string is not closed)",
 		"{\"a\":\"\xff\"}": "byte 6: \"\\xff\\\"}\": bad JSON: not UTF-8",
 		`{"a":01}`:         "byte 6: \"1}\": bad JSON: a comma or a closing brace belongs here",
-		`{"a":1} x`:        "byte 8: \"x\": bad JSON: something follows the value: one record holds one",
+		`{"a":1} x`:        "byte 8: \"x\": bad JSON: something follows the value, and a record holds one value",
 	} {
 		_, err := decodeAll(t, compile(t, jsonPaths), lines(record))
 		if err == nil || !strings.HasSuffix(err.Error(), want) {

@@ -92,11 +92,11 @@ func (d *Decoder) meet(n *node, object uint64) {
 	}
 }
 
-// keyMemory is the keys of earlier records in the order they came, each with
-// the bytes around it, from the end of the value before it (or the brace) up to its
-// own value: `, "C12": `. Records of one writer differ in values, hardly in
-// these bytes; where they are equal there is nothing left to parse or to look
-// up, because equal bytes were accepted in the same place of the grammar before.
+// keyMemory is the keys of earlier records in the order they came. With each key
+// go the bytes around it, from the end of the value before it (or the brace) up to
+// its own value: `, "C12": `. Records of one writer differ in values, but hardly in
+// these bytes. Bytes that are equal to the remembered ones need not be parsed or
+// looked up: they were accepted before, in the same place of the grammar.
 type keyMemory struct {
 	list   []key
 	next   int // expected now

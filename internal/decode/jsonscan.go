@@ -156,10 +156,10 @@ func (d *Decoder) literal(p int) (end int, k kind) {
 		word, k = "false", falsehood
 	case 'n':
 	default:
-		return d.syntax(p, "a value begins here, and this is none"), missing
+		return d.syntax(p, "a value must begin here, and this is not one"), missing
 	}
 	if p+len(word) > d.end || string(d.buf[p:p+len(word)]) != word {
-		return d.syntax(p, "a value begins here, and this is none"), missing
+		return d.syntax(p, "a value must begin here, and this is not one"), missing
 	}
 	return p + len(word), k
 }

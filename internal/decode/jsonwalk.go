@@ -22,7 +22,7 @@ func (d *Decoder) walk() *fault {
 		return d.jsonFault
 	}
 	if p = d.space(p); p < d.end {
-		d.syntax(p, "something follows the value: one record holds one")
+		d.syntax(p, "something follows the value, and a record holds one value")
 		return d.jsonFault
 	}
 	if d.wide&highs != 0 {

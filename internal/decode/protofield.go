@@ -222,7 +222,7 @@ func (c *protoCompiler) value(f protoreflect.FieldDescriptor, ws []*want) protoV
 		return v
 	}
 	for _, kid := range childrenOf(ws) {
-		c.leadNowhere([]*want{kid}, fmt.Sprintf("the writer's schema has %s there, which has nothing in it", saidOf(f.Kind())))
+		c.leadNowhere([]*want{kid}, fmt.Sprintf("the writer's schema has %s there, which has no fields", saidOf(f.Kind())))
 	}
 	is := protoClass[f.Kind()]
 	c.fit(&v, cells, is, f.Kind() == protoreflect.EnumKind, saidOf(f.Kind()))

@@ -57,7 +57,7 @@ type protoField struct {
 // protoValue says where a value goes.
 type protoValue struct {
 	cells    []int32
-	again    []protoClear // cells in an element, of which the last value counts
+	again    []protoClear // cells in an element: if a value comes again, the last one counts
 	run      int32        // of a message; -1: nothing in it is wanted
 	stamp    int32        // of a Timestamp that cells want: where it is put together; -1: none
 	wrong    []int32      // cells that do not take it

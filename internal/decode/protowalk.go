@@ -178,7 +178,7 @@ func (d *Decoder) protoSkip(number uint64, wire protowire.Type, p, end int) int 
 			}
 		}
 	}
-	return d.malformed(p, fmt.Sprintf("has the wire type %d, which there is not: the record is no Protobuf message", wire))
+	return d.malformed(p, fmt.Sprintf("has the wire type %d, which does not exist: the record is no Protobuf message", wire))
 }
 
 func (d *Decoder) within(p, end int) int {

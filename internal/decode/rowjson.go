@@ -14,8 +14,9 @@ import (
 // the paths of the spec lead to the same values. Example: of the paths id and /items/*/price
 // it is {"id":7,"items":[{"price":1.5},{"price":null}]}.
 
-// RowJSON is a row of batch as JSON: the fields that the columns and event_time of the spec
-// name and the file has, those of columns that were not asked for too. It returns the first bytes, at most most, and the size of the whole.
+// RowJSON is a row of batch as JSON. It has the fields that the columns and event_time of the
+// spec name, as far as the file has them, also those of columns that were not asked for. It
+// returns the first bytes, at most `most`, and the size of the whole.
 //
 //   - What is null in the file is null.
 //   - Bytes that are not UTF-8 are {"base64": "..."}. A float that is no number is "NaN",

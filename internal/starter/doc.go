@@ -9,7 +9,7 @@
 //	fields.go   records to named values: JSON, fields between delimiters
 //	features.go TFRecord: features to named values
 //	column.go   counts what the values of a field are, and makes a column of the field
-//	refine.go   tries the plan on many records and mends it
+//	refine.go   tries the plan on many records and corrects it
 //	spec.go     the plan as a spec's YAML
 //	program.go  the plan as a program: numpy.py.tmpl, torch.py.tmpl, tf.py.tmpl
 package starter

@@ -11,7 +11,7 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
-// try decodes many records with the plan's spec. It mends the columns whose later values are
+// try decodes many records with the plan's spec. It corrects the columns whose later values are
 // not like those of the first records.
 func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error {
 	if len(p.columns) == 0 && p.layout.format != "lines" && p.layout.format != "raw" {
@@ -34,15 +34,15 @@ func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error
 			return err
 		}
 		p.Records = checked.Records
-		mended := false
+		corrected := false
 		for _, f := range checked.Fields {
 			if i := slices.IndexFunc(p.columns, func(c column) bool { return c.name == f.Column }); i >= 0 {
-				mended = p.columns[i].mend(f) || mended
+				corrected = p.columns[i].correct(f) || corrected
 			} else if f.Column == "event_time" && p.eventTime != "" {
-				p.eventTime, mended = "", true
+				p.eventTime, corrected = "", true
 			}
 		}
-		if !mended {
+		if !corrected {
 			for _, f := range checked.Fields {
 				p.Notes = append(p.Notes, fmt.Sprintf("%d of %d records cannot be decoded: %s", f.Errors+f.Missing, checked.Records, f.Example))
 			}
@@ -52,8 +52,8 @@ func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error
 	return nil
 }
 
-// mend changes a column so that the values that failed are read; false: nothing helps.
-func (c *column) mend(f sample.Field) bool {
+// correct changes a column so that the values that failed are read; false: nothing helps.
+func (c *column) correct(f sample.Field) bool {
 	changed := false
 	if f.Missing > 0 && c.fill == "" && c.dtype != "string" {
 		c.fillIn()
