@@ -1,5 +1,6 @@
-// Package archtest has tests of the whole repository's structure: which of our packages a
-// package may import (docs/ARCHITECTURE.md, Import rules), the rooms of the core, the file
-// maps in package comments, and names (packages called "util", kinds of sources outside
-// their adapters, retired words).
+// Package archtest has tests of the whole repository's structure. They check which of our
+// packages a package may import (the table is in imports_test.go), the rooms of the core
+// (shardsvc/doc.go), and the file maps in package comments. They also check names: no
+// package is called "util", only its adapter names a kind of source, and no word is used
+// that we have retired.
 package archtest

@@ -226,7 +226,7 @@ func (o *Opened) Record(i int) Record {
 	return r
 }
 
-// Pack gives the chunk as it is to be stored: compressed if its writer did not.
+// Pack gives the bytes to store for the chunk. It compresses them if the writer did not.
 func (o *Opened) Pack(b []byte) []byte {
 	const small = 512
 	if o.Codec == None && o.Raw > small {

@@ -13,8 +13,11 @@ import (
 
 // View is one checkpoint of a folder.
 type View struct {
-	Path      string     `json:"path"`  // of its manifest
-	State     string     `json:"state"` // whole | half | damaged | newer | invalid | unreadable; whole: the manifest is whole, its files were not read | memory: it lies in a node's memory | replica: a copy of one lies in another node's
+	Path string `json:"path"` // of its manifest
+	// State is whole | half | damaged | newer | invalid | unreadable | memory | replica. Whole: the
+	// manifest is whole, and its files were not read. Memory: it lies in a node's memory. Replica: a
+	// copy of such a checkpoint lies in another node's memory.
+	State     string     `json:"state"`
 	Reason    string     `json:"reason"`
 	Job       string     `json:"job"`
 	Model     string     `json:"model"`

@@ -75,9 +75,10 @@ func (d *DecodeSpec) Features() bool { return d.Format == "tfrecord" }
 // Offset is set.
 type Column struct {
 	Name string `json:"name" yaml:"name"`
-	// Path: a field's number (from 0) or name for csv and tsv; a JSON Pointer
-	// ("/user/id", "/items/*/price") for json; or $key, $value, $header.x,
-	// $timestamp, $tombstone, for any format.
+	// Path: a field's number (from 0) or name for csv and tsv. A JSON Pointer
+	// ("/user/id", "/items/*/price") for json. A field's name or a JSON Pointer for
+	// the other formats with fields (Fielded). For any format: $key, $value,
+	// $header.NAME, $path.NAME (the folder NAME=... of the file), $timestamp or $tombstone.
 	Path    string   `json:"path,omitempty" yaml:"path"`
 	Paths   []string `json:"paths,omitempty" yaml:"paths"`     // several into one matrix column; "1..13" is a run of numbers
 	Offset  *int     `json:"offset,omitempty" yaml:"offset"`   // binary, where no path is set: byte in the record; default: after the column before it

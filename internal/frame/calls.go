@@ -66,7 +66,7 @@ type Call struct {
 	DeadlineMS uint32          `json:"deadline_ms,omitempty"`
 	Exact      bool            `json:"exact,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
-	Mode       string          `json:"mode,omitempty"` // newest | exact | start; of stored: see StoredID; of persist: PersistGather
+	Mode       string          `json:"mode,omitempty"` // of restore: newest | exact | start; of stored: StoredID etc.; of peers: PeersFind etc.; of persist: "" or PersistGather
 	Body       json.RawMessage `json:"body,omitempty"` // the cut, an object
 	Failed     []CutID         `json:"failed,omitempty"`
 	After      uint64          `json:"after,omitempty"`

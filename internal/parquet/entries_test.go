@@ -43,8 +43,8 @@ func numbersInRuns(rng *rand.Rand, all []uint32, width uint) (b []byte) {
 	return b
 }
 
-// The values that are read are those that were written, whether the numbers of a dictionary's
-// entries fit into 16 bits or not, and in whatever pieces rows are read or passed.
+// The values that are read are those that were written. This holds whether the numbers of a
+// dictionary's entries fit into 16 bits or not, and in whatever pieces rows are read or passed.
 func TestValuesOfADictionaryOfAnySizeAreThoseThatWereWritten(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -147,7 +147,7 @@ func (c *Client) find(ctx context.Context, topic string) (*conn, error) {
 		}
 		to, authoritative = next, a.authoritative
 	}
-	return nil, fmt.Errorf("the brokers sent us on %d times, and none has the topic", redirectsMost)
+	return nil, fmt.Errorf("%d times, a broker answered that another one has the topic, and none has it", redirectsMost)
 }
 
 // address is the place that the answer to a lookup names.

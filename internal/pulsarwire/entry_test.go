@@ -290,8 +290,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzFrame reads any bytes of a connection as a command or an error, and checks that no more memory is reserved
-// than for the largest frame that a broker may send.
+// FuzzFrame checks that any bytes of a connection are read as a command or an error. It also checks that no
+// more memory is reserved than the largest frame of a broker takes.
 func FuzzFrame(f *testing.F) {
 	f.Add(appendFrame(nil, base(cmdPing, nil)))
 	f.Add(appendFrame(nil, lookupCommand("t", 1, true)))

@@ -74,9 +74,9 @@ func (r *reader) segment(ctx context.Context, p sources.PartitionID, s sources.S
 	})
 }
 
-// passing calls read with start. If read meets a record that cannot be read although the next one
-// can, passing calls read again with the start of that next one, as an agent does with on_error:
-// skip.
+// passing calls read with start. If read meets a record that cannot be read, but the next one
+// can, passing calls read again with the start of that next one. An agent does the same with
+// on_error: skip.
 func (r *reader) passing(start int64, read func(at int64) error) error {
 	for at := start; ; {
 		err := read(at)

@@ -1,5 +1,5 @@
 // Package secret reads what a spec only names: certificates, passwords and tokens on
-// this machine. Adapters of brokers use it.
+// this machine. Adapters of brokers and internal/connection use it.
 package secret
 
 import (

@@ -176,8 +176,8 @@ func seed(t *testing.T) uint64 {
 	return v
 }
 
-// Guarantee 3: "What was answered as acked, bound or committed survives kill -9
-// and power loss at any byte."
+// Guarantee 3: "Once acked, a record stays acked through SIGKILL and through power
+// loss at any byte." This holds for everything that was answered after a commit.
 func TestPowerLossAtEveryWriteKeepsWhatWasAnswered(t *testing.T) {
 	total := countWrites(t)
 	rng := rand.New(rand.NewPCG(seed(t), 1))

@@ -1,11 +1,11 @@
 // Package chaos kills everything, many times, and looks for what was lost.
 //
-// It runs a whole job of real processes (a master, agents, trainers in Python),
-// ends and freezes them at moments that a seed determines, starts them again,
-// and then compares what the trainers' own journals say with the truth about the
-// input: no record lost, none twice without a reason, order kept where it was
-// asked for, an end within the deadline, and nothing left behind. It does not ask
-// the ledger for its judgement; the ledger is judged too.
+// It runs a whole job of real processes: a master, agents, trainers in Python. It
+// ends and freezes them at moments that a seed determines, and starts them again.
+// Then it compares what the trainers' own journals say with the truth about the
+// input: no record is lost, none comes twice without a reason, order is kept where
+// it was asked for, the job ends within the deadline, and nothing is left behind.
+// It does not ask the ledger what is right, because it tests the ledger too.
 //
 // docs/CHAOS.md says how to run it and how to read what it says.
 //

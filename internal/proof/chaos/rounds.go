@@ -7,8 +7,8 @@ import (
 
 // Rounds: if one rank gets a round, all ranks get it. A rank yields a round only when every rank's
 // process has the round's batch, so the ranks that live yield it too. If a member dies, that start of
-// the group ends after a whole round, or with one last round that some ranks have yielded and the
-// others, which end then, have not.
+// the group ends. Its last round is one that all ranks have yielded, or one that only some ranks have
+// yielded; then the others have ended before they could.
 
 // roundPrompt is how long a rank may take to yield a round that another rank has yielded, while all
 // processes run.

@@ -270,9 +270,10 @@ func (w *World) over() bool {
 
 // superseded: the master says that a later process of t's rank, or a later group, has joined. It must not
 // say so of the newest one. Exception: the other process was made at almost the same time on another
-// node, because the clocks of two nodes can be compared only as exactly as a message between them is
-// fast. If a master stood still and read a session's messages late, the processes that this session names
-// count as made later by that time. This error is at most the time that its Hello was on its way.
+// node. The clocks of two nodes can be compared only with an error, which is the time that a message
+// between them is on its way. If a master stood still and read a session's messages late, the processes
+// that this session names count as made later by that time. This error is at most the time that its Hello
+// was on its way.
 func (t *trainer) superseded(reason string) {
 	newest := t.slot != nil && t.slot.cur == t || t.group != nil && t.w.group == t.group
 	if newest && !slices.ContainsFunc(t.w.everybody, func(o *trainer) bool {
