@@ -65,8 +65,9 @@ func (a *app) openToRead(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 	return read, nil
 }
 
-// checkSpec refuses a spec at apply whose root is not allowed, whose files, topics
-// or offsets are not there, or whose fields are not in the files' first line.
+// checkSpec is asked at apply. It refuses a spec if a folder that it names, also that of its
+// dead letters, is not in an allowed root, if a source or a schema cannot be opened, or if a
+// short look finds a fault (sample.Try).
 func (a *app) checkSpec(log *slog.Logger) func(context.Context, *dataset.Spec) error {
 	chunks := a.localChunks()
 	return func(ctx context.Context, spec *dataset.Spec) error {

@@ -15,8 +15,8 @@ func (a *app) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Reads, decodes and hands batches to the trainers of one node",
-		Long: `Keeps one session with the master, holds leases for this node's trainers, reads
-and decodes what they cover, and hands out batches on a Unix socket. Trainers
+		Long: `Keeps one session with the master, and holds leases for this node's trainers. Reads
+and decodes the leased records, and hands out batches on a Unix socket. Trainers
 find it by HEADRACE_AGENT, or at its default place.`,
 		Example: `  headrace agent --name node-1 --master 10.0.0.1:7070 --allow-root /data`,
 		Args:    cobra.NoArgs,

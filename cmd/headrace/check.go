@@ -16,9 +16,9 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check -f FILE [-n ROWS]",
 		Short: "Try a spec on its data and count errors by field",
-		Long: `Reads and decodes records of every dataset in the file, in this process, and
-says how many values of each field could not be decoded, with the first example. It exits
-with 1 if there are any.
+		Long: `Reads and decodes records of every dataset in the file, in this process. For each
+field it says how many values could not be decoded, with the first example. It exits with 1
+if there are any.
 It needs no master, except for pushed records: the master gives those of the dataset with
 the spec's name that are not deleted.
 For a dataset with a backfill it also shows where the two inputs meet: the last record of

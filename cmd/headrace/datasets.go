@@ -166,7 +166,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Forget a dataset and everything known of its records",
 		Long: `Forgets a dataset: its progress, its leases, its settled records. The files
-themselves are never touched. If you apply it again, it begins anew.`,
+themselves are never touched. If you apply it again, it starts from the beginning.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeDatasets,
 		RunE: a.withMaster(func(cmd *cobra.Command, c *client, args []string) error {

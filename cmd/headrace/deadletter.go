@@ -100,10 +100,10 @@ func (a *app) deadletterReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay DATASET [ID...] --into DATASET2",
 		Short: "Push dead letters into a dataset of the source landing",
-		Long: `Pushes the bytes of dead letters, as they are, into another dataset whose source is
-landing, for example one whose spec has the columns that these records need. Each
-record is one transaction that is named by its id, so a second run of the same command
-adds nothing. The records stay excluded from their own dataset. Nothing is added to the
+		Long: `Pushes the bytes of dead letters, as they are, into another dataset. Its source must be
+landing, and its spec should have the columns that these records need. Each record is
+one transaction that is named by its id, so a second run of the same command adds
+nothing. The records stay excluded from their own dataset. Nothing is added to the
 bytes and nothing is taken away. A row of a Parquet file has no bytes of its own: it is
 pushed as one JSON object, so the other dataset needs format: json. If a dead letter
 keeps only the beginning of its record, or nothing, replay refuses and pushes no record.`,

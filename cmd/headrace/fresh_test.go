@@ -88,7 +88,7 @@ func TestAFreshRunBeginsAFinishedJobAnew(t *testing.T) {
 				t.Errorf("a run of a finished job does not say %q: exit code %d\n%s", says, r.code, r.err)
 			}
 			r := w.run(fresh...)
-			if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 || !strings.Contains(r.err, "begins anew") {
+			if rows, _ := read(t, r.out); r.code != exitOK || rows != 100 || !strings.Contains(r.err, "starts from the beginning") {
 				t.Errorf("the fresh run ended with exit code %d after %d of 100 rows\n%s", r.code, rows, r.err)
 			}
 		})

@@ -17,8 +17,8 @@ func (a *app) reclaimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reclaim RANK",
 		Short: "Take back what an idle process holds, without ending it",
-		Long: `Takes back all rows that the process of RANK holds, for example those of a notebook
-whose user is away, and gives them to the ranks that wait. The process may run on, but
+		Long: `Takes back all rows that the process of RANK holds, and gives them to the ranks that
+wait. Example: the rows of a notebook whose user is away. The process may run on, but
 it is fenced: its next call raises headrace.Fenced, and it cannot save any more. The
 records that it stepped after its newest checkpoint come again. It goes on after
 headrace.shutdown(), init() and restore().

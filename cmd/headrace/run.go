@@ -78,7 +78,7 @@ TF_CONFIG; what fails starts again, at most max_restarts times (100).`,
 	fs := cmd.Flags()
 	specFlag(cmd, &f.files)
 	resumeFlag(cmd, &f.resumeFailed)
-	fs.BoolVar(&f.fresh, "fresh", false, "begin anew: forget the progress of the datasets of -f, and restore no checkpoint")
+	fs.BoolVar(&f.fresh, "fresh", false, "start from the beginning: forget the progress of the datasets of -f, and restore no checkpoint")
 	fs.IntVar(&f.perNode, "nproc-per-node", 1, "trainers on this machine")
 	fs.IntVar(&f.nodes, "nnodes", 1, "machines that run this command")
 	fs.IntVar(&f.nodeRank, "node-rank", 0, "number of this machine, from 0")

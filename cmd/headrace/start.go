@@ -80,7 +80,7 @@ func nothingKept(ctx context.Context, c *client) (bool, error) {
 	return ckpt.NothingKept(reply), nil
 }
 
-// forget deletes a dataset: for a run that begins anew.
+// forget deletes a dataset, for a run that starts from the beginning.
 func (a *app) forget(ctx context.Context, c *client, was *headracev1.Dataset) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (a *app) forget(ctx context.Context, c *client, was *headracev1.Dataset) er
 		return advice.FromMaster(err, c.target)
 	}
 	v := view.DatasetOf(was)
-	a.say("dataset %s begins anew: its progress is forgotten (%s settled)", was.Name, terminal.Amount(v.Counts.Settled, v.Unit))
+	a.say("dataset %s starts from the beginning: its progress is forgotten (%s settled)", was.Name, terminal.Amount(v.Counts.Settled, v.Unit))
 	return nil
 }
 

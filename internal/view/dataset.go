@@ -135,7 +135,7 @@ func (d *Dataset) AtStart(again bool) string {
 	case again && d.State != "failed" && d.Counts.Settled > 0:
 		return fmt.Sprintf("dataset %s was read before (%s records), and no checkpoint keeps what was learned: all of it is trained again. A headrace.Checkpointer keeps it (docs/CHECKPOINTS.md)", d.Name, d.Records.Text())
 	case d.State == "done":
-		return fmt.Sprintf("dataset %s was read to its end before (%s records): nothing is left to train on; `headrace run --fresh` with the same arguments begins anew", d.Name, d.Records.Text())
+		return fmt.Sprintf("dataset %s was read to its end before (%s records): nothing is left to train on; `headrace run --fresh` with the same arguments starts from the beginning", d.Name, d.Records.Text())
 	case d.State == "failed":
 		return fmt.Sprintf("dataset %s has failed: %s; when the cause is removed: `headrace run --resume-failed`, or `headrace dataset resume %s` while a master runs", d.Name, d.Reason, d.Name)
 	case d.Counts.Settled > 0:
