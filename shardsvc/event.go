@@ -355,8 +355,8 @@ func (*Lost) event()             {}
 func (*Tick) event()             {}
 func (*Message) event()          {}
 
-// Trim says that the source has deleted all records of a partition before a segment, and
-// that the table of segments need not list them one by one any more. The core trims only
+// Trim says that the source has deleted all records of a partition before a segment. The
+// table of segments need not list those segments one by one any more. The core trims only
 // what is settled and lies below the retain mark (trimmable), so an early Trim does no
 // harm. The same goes for segments that the source can do without (sources.Forgetter).
 //

@@ -9,7 +9,7 @@ import (
 type shared struct{ *checkpoints }
 
 // enter has an older process of the rank ended. Its rows wait until it is known to be
-// gone. The first process of a group may begin anew.
+// gone. The first process of a group may start from the beginning.
 func (ck shared) enter(_ *agent, r *rank, j *Join, newcomer bool, _ made) (again comesAgain, ok bool) {
 	if !newcomer {
 		return again, true

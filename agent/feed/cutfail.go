@@ -46,7 +46,7 @@ const (
 const formJSON = "json"
 
 // leaveOut reports the next record as bad to the master, which excludes it and grants the
-// rest of the lease anew.
+// rest of the lease again.
 func (c *cutter) leaveOut(l *lease, column, kind, reason string) {
 	rec, arena := c.chunk.batch.Rec(c.at), c.chunk.batch.Arena
 	value, key := arena[rec.Value[0]:rec.Value[1]], arena[rec.Key[0]:rec.Key[1]]

@@ -39,8 +39,8 @@ type Config struct {
 	NProcPerNode int // default 1
 	NNodes       int // default 1
 	NodeRank     int // this node's number, from 0
-	// Backoff is how long a worker, or the group, waits before its next start, after it has
-	// failed n times in a row, each time soon after its start. Default: not after the first
+	// Backoff is how long a worker, or the group, waits before its next start. It has failed
+	// n times in a row, each time soon after its start. Default: no wait after the first
 	// failure, then 1 s, twice as long each time, at most 30 s.
 	Backoff func(n int) time.Duration
 

@@ -19,8 +19,9 @@ import (
 //	<stream>/<partition>/<hour>/<transaction>-<ms>-<random>
 //
 // The stream names the records of one dataset for good; another dataset of the same name
-// has another. The key says which transaction the chunk was staged for, so that no other
-// one can commit it, and when, so that one that nobody committed can be deleted.
+// has another. The key says for which transaction the chunk was staged, so that no other
+// transaction can commit it. It also says when, so that a chunk that nobody has committed
+// can be deleted.
 type Key struct {
 	Stream      string
 	Partition   int

@@ -1,7 +1,7 @@
 // Package dataset is the written form of a dataset: what to read, how to cut it
 // into records, and which columns to make of a record. It parses and validates
-// the YAML a user writes (errors name line, field, value and reason), fills in
-// the defaults, and gives the schema that decoders, frames and clients share.
+// the YAML that a user writes: errors name line, field, value and reason. It fills
+// in the defaults, and gives the schema that decoders, frames and clients share.
 // It reads no data and knows no source: the adapters register theirs (Kind, Part).
 //
 //	kind.go      kinds of sources: what an adapter declares, and the registered ones

@@ -41,8 +41,8 @@ func (l *Letter) Fill(ms int64) {
 // Whole says whether Value is all of the record.
 func (l *Letter) Whole() bool { return int64(len(l.Value)) == l.Size }
 
-// Bytes says whether there is a value. A row of a file of columns has none if it is too large to
-// be read, or if its letter was written before letters had rows as JSON.
+// Bytes says whether there is a value. A row of a file of columns has none in two cases: it is too
+// large to be read, or its letter was written before letters had rows as JSON.
 func (l *Letter) Bytes() bool { return l.Size >= 0 }
 
 // Encode is l on one line, with its line end.

@@ -82,7 +82,7 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 			clear(b.Times[row : row+took])
 		}
 		b.SetRows(row + took)
-		if full && f == nil { // the next call begins anew
+		if full && f == nil { // the next call places the feeds again
 			d.truncate(b, row+took)
 			d.columnar.first = nil
 			return took, nil

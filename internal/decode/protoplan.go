@@ -33,7 +33,7 @@ type protoRun struct {
 	element bool
 	checks  []int32 // cells that every element fills
 	saves   []int32 // cells that may be cleared within an element
-	resets  []int32 // counters that begin anew
+	resets  []int32 // counters that start again from 0
 }
 
 // protoField is a field that some column wants, or one that clears a wanted member of its oneof.
@@ -70,7 +70,7 @@ type protoValue struct {
 type protoClear struct {
 	cell  int32
 	save  int32 // where the element's scope has the length of the cell's list; -1: the row's
-	depth int32 // in the path: counters below it begin anew
+	depth int32 // in the path: counters below it start again from 0
 }
 
 // protoMap is what is wanted of a map.

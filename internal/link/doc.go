@@ -1,8 +1,8 @@
 // Package link is how Headrace's processes find and trust each other: the
 // addresses of masters, the sockets of agents, TLS, and the version of the
-// protocol. It holds the rules about the network: a port that is not on loopback needs
-// mutual TLS, and on loopback both sides prove that they know the job's token, because
-// other users live on the same machine. Package access says which caller may do what.
+// protocol. It holds the rules about the network. A port that is not on loopback needs
+// mutual TLS. On loopback both sides prove that they know the job's token, because other
+// users live on the same machine. Package access says which caller may do what.
 //
 // It never retries and starts no goroutine of its own; gRPC does both.
 //

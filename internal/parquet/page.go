@@ -223,7 +223,7 @@ func (w *window) peek(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// close leaves the window's memory to others. The next peek reads anew.
+// close leaves the window's memory to others. The next peek reads again.
 func (w *window) close() {
 	leave(w.b)
 	w.b = nil

@@ -39,8 +39,9 @@ type policy struct {
 	at       time.Time     // when it was asked for
 }
 
-// Keeps asks each leader once where its logs begin and end, a few times for the first record
-// after a moment, and for sizes if a topic has retention.bytes.
+// Keeps asks each leader once where its logs begin and end. If records are deleted by age, it
+// asks several times for the first record after a moment (ages). If they are deleted by size,
+// it asks how large the logs are (sizes).
 func (s *Source) Keeps(ctx context.Context, marks []sources.Mark, ahead time.Duration) ([]sources.Kept, error) {
 	all, err := s.keeps(ctx, marks, ahead)
 	if _, changed := errors.AsType[*sources.Changed](err); changed { // a topic went between two requests; now it is known which one

@@ -38,7 +38,7 @@ type part struct {
 }
 
 // add takes a chunk that is not the last. If its connection ends, a producer sends chunks again
-// that are stored already: add skips them. The first chunk begins the message anew, because it
+// that are stored already: add skips them. The first chunk starts the message again, because it
 // may belong to another message of a producer that was started again. add keeps nothing of a
 // message that is too large: its last chunk says the size too.
 func (a *parts) add(e *pulsarwire.Entry) {

@@ -14,8 +14,8 @@ const patiences = 4
 
 const progressEvery = time.Second // how often progress is asked for
 
-// ends waits for the end of data. It gives false, and marks the run as stuck where that applies, if
-// something is wrong already, if nothing moves any more, or if the job goes on for ever.
+// ends waits for the end of data. It gives false if something is wrong already. If nothing moves any
+// more, or if the job goes on for ever, it also marks the run as stuck.
 func (c *crew) ends(ctx context.Context) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
