@@ -4,7 +4,7 @@
 // the spec's columns. It is the hot path: nothing is allocated per record, fields are scanned
 // 8 bytes at a time, and strings are hashed where they lie.
 //
-// It knows schemas, not protos; it reads no files and keeps no positions. Its
+// It asks no registry, reads no files and keeps no positions. Its
 // input is untrusted: each scanner accepts and rejects what encoding/csv,
 // encoding/json and strconv do (differences are listed at the scanner), and is
 // fuzzed against them.

@@ -1,4 +1,4 @@
-// Package storage keeps immutable objects by key: chunks of pushed records first. A Store
+// Package storage keeps immutable objects by key, such as chunks of pushed records. A Store
 // is a folder, or a bucket of S3 (package s3); the interface asks only for what both have:
 // put, get a range, list, delete, put if nothing is there.
 //
