@@ -136,7 +136,7 @@ func (l *listing) partitions(ctx context.Context, src sources.Source, ds *serve.
 		all, err := src.Bounds(ctx, ids)
 		for _, b := range all {
 			if b.Err != nil && err == nil { // of this partition only, perhaps for now only
-				err = fmt.Errorf("partition %s: %w", called(src, b.Partition), b.Err)
+				err = fmt.Errorf("partition %s: %w", sources.NameOf(src, b.Partition), b.Err)
 			}
 		}
 		return all, err
@@ -175,14 +175,6 @@ func newPartitions(src sources.Source, ids []sources.PartitionID) []serve.NewPar
 		}
 	}
 	return parts
-}
-
-// called returns the partition's name for people.
-func called(src sources.Source, id sources.PartitionID) string {
-	if n, ok := src.(sources.Namer); ok {
-		return n.PartitionName(id)
-	}
-	return string(id)
 }
 
 // segments lists each partition up to its window. all says that nothing is left to list.
@@ -277,7 +269,7 @@ func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Part
 			}
 		}
 	}
-	l.log.Debug("listed", "partition", called(src, p.Source), "segments", len(segs), "complete", last)
+	l.log.Debug("listed", "partition", sources.NameOf(src, p.Source), "segments", len(segs), "complete", last)
 	return true, nil
 }
 

@@ -231,6 +231,15 @@ type Namer interface {
 	PartitionName(p PartitionID) string
 }
 
+// NameOf returns the name of a partition for people: the one that the source gives it, else its
+// identity.
+func NameOf(src Source, p PartitionID) string {
+	if n, ok := src.(Namer); ok {
+		return n.PartitionName(p)
+	}
+	return string(p)
+}
+
 // Dater is implemented by sources whose broker finds records by their time.
 type Dater interface {
 	// Since returns, for each partition in order, the position before which every record is

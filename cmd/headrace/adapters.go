@@ -58,6 +58,13 @@ func (a *app) openToRead(spec *dataset.Spec, o dataset.Opening) (sources.Source,
 	if err != nil {
 		return nil, err
 	}
+	return a.withSchemas(spec, src, o)
+}
+
+// withSchemas returns the source with the schemas that its spec's format needs. Wrap a source
+// before this call, not its result: decode.SchemasOf finds the schemas only at the outermost one.
+// After an error the source is closed.
+func (a *app) withSchemas(spec *dataset.Spec, src sources.Source, o dataset.Opening) (sources.Source, error) {
 	read, err := a.connections.WithSchemas(spec, src, o.AllowedRoots, o.Logger)
 	if err != nil {
 		return nil, errors.Join(err, src.Close())

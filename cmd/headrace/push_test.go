@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	varints "encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -285,4 +289,57 @@ func TestAPushWithoutAMasterSaysAtOnceWhatItWaitsFor(t *testing.T) {
 	}
 	p.signal(syscall.SIGINT)
 	p.wait()
+}
+
+// Pushed records whose schema is in the spec or in a registry are decoded by check and peek as a trainer gets them.
+func TestPushedRecordsWithASchemaCanBeLookedAt(t *testing.T) {
+	const avro = `{"type": "record", "name": "Click", "fields": [{"name": "number", "type": "long"}]}`
+	shelf := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/schemas/ids/7" {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"schema": avro})
+	}))
+	t.Cleanup(shelf.Close)
+	for name, c := range map[string]struct {
+		decode string
+		record func(n int64) []byte
+	}{
+		"avro given":      {"format: avro, schema: {inline: '" + avro + "'}", func(n int64) []byte { return varints.AppendVarint(nil, n) }},
+		"avro registered": {"format: avro, registry: {url: '" + shelf.URL + "'}", func(n int64) []byte { return varints.AppendVarint([]byte{0, 0, 0, 0, 7}, n) }},
+		"protobuf given": {`format: protobuf, message: Click, schema: {inline: 'syntax = "proto3"; message Click { int64 number = 1; }'}`,
+			func(n int64) []byte { return varints.AppendUvarint([]byte{1 << 3}, uint64(n)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.write("clicks.yaml", "name: clicks\nlanding: {}\ndecode: {"+c.decode+", columns: [{name: number, path: number, dtype: int64}]}\n")
+			up := w.up("-f", "clicks.yaml")
+			conn, err := link.Dial(link.Target{State: w.state()}, link.TLS{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			p, err := push.Open(t.Context(), conn, "clicks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := p.Begin("t")
+			for n := range int64(100) {
+				if err := x.Push(t.Context(), push.Record{Value: c.record(1000 + n)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := x.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r := w.run("check", "-f", "clicks.yaml"); r.code != exitOK || !strings.Contains(r.out, "dataset clicks: 100 records, 0 bad") {
+				t.Errorf("check: exit code %d, %s%s, want 100 records and none bad", r.code, r.out, r.err)
+			}
+			if r := w.run("peek", "clicks", "-n", "2", "-o", "json"); r.code != exitOK || !strings.Contains(r.out, "1000") || !strings.Contains(r.out, "1001") {
+				t.Errorf("peek: exit code %d, %s%s, want records 1000 and 1001", r.code, r.out, r.err)
+			}
+			up.stop()
+		})
+	}
 }

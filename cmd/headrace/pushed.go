@@ -40,11 +40,16 @@ func (a *app) lookAtPushed(spec *dataset.Spec, o dataset.Opening) (sources.Sourc
 	p := &pushedLook{name: spec.Name, master: headracev1.NewLandingClient(c.conn), target: c.target, close: c.close,
 		page: map[sources.PartitionID][]sources.Segment{}, numbers: map[sources.PartitionID]int{}}
 	o.Chunks = &chunksToLook{chunksOfMaster{local: a.localChunks(), master: p.master}, p}
-	if p.Source, err = a.openToRead(spec, o); err != nil {
+	if p.Source, err = a.openSource(spec, o); err != nil {
 		c.close()
 		return nil, err
 	}
-	return p, nil
+	return a.withSchemas(spec, p, o)
+}
+
+// PartitionName implements sources.Namer.
+func (p *pushedLook) PartitionName(id sources.PartitionID) string {
+	return sources.NameOf(p.Source, id)
 }
 
 // Partitions are numbered as their spec says. A chunk's partition is found by its number.

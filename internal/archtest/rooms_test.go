@@ -206,7 +206,7 @@ var readCore = sync.OnceValues(func() (usage, error) {
 		}
 		files = append(files, f)
 	}
-	found, err := exports("../../shardsvc")
+	found, err := exports("../../shardsvc", ".")
 	if err != nil {
 		return usage{}, err
 	}
@@ -290,9 +290,10 @@ func assigned(l ast.Expr, written map[*ast.Ident]bool) {
 	}
 }
 
-// exports finds the compiler's export data of each package that dir depends on.
-func exports(dir string) (func(path string) (io.ReadCloser, error), error) {
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".")
+// exports finds the compiler's export data of the packages that match patterns in dir, and of all that
+// they depend on.
+func exports(dir string, patterns ...string) (func(path string) (io.ReadCloser, error), error) {
+	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}, patterns...)...)
 	list.Dir = dir
 	out, err := list.Output()
 	if err != nil {

@@ -11,12 +11,31 @@ import (
 )
 
 // Reading returns a source that gives the same records, each batch after the registry has
-// told the schemas that its records name. It can only be read from: what else the source
-// offers (commits and the like) is not passed on.
-func Reading(src sources.Source, r *Registry) sources.Source { return &reading{src, r} }
+// told the schemas that its records name. It can only be read from: it passes on what readers
+// ask (sources.Namer, sources.Rewriter), and no commits and the like.
+func Reading(src sources.Source, r *Registry) sources.Source { return &reading{toRead{src}, r} }
+
+// toRead passes on what a reader asks a source. Embedding the interface alone would hide it.
+type toRead struct{ sources.Source }
+
+var (
+	_ sources.Namer    = toRead{}
+	_ sources.Rewriter = toRead{}
+)
+
+// PartitionName implements sources.Namer.
+func (s toRead) PartitionName(p sources.PartitionID) string { return sources.NameOf(s.Source, p) }
+
+// Rewrites implements sources.Rewriter.
+func (s toRead) Rewrites(ctx context.Context, p sources.PartitionID) (bool, error) {
+	if r, ok := s.Source.(sources.Rewriter); ok {
+		return r.Rewrites(ctx, p)
+	}
+	return false, nil
+}
 
 type reading struct {
-	sources.Source
+	toRead
 	registry *Registry
 }
 
@@ -115,10 +134,10 @@ func (c *cursor) learn(ctx context.Context, b *sources.Batch) (int, error) {
 }
 
 // Giving returns a source whose records have the schema of the spec.
-func Giving(src sources.Source, s *schema.Schema) sources.Source { return &giving{src, s} }
+func Giving(src sources.Source, s *schema.Schema) sources.Source { return &giving{toRead{src}, s} }
 
 type giving struct {
-	sources.Source
+	toRead
 	given *schema.Schema
 }
 

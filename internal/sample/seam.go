@@ -76,10 +76,7 @@ func (r *reader) edges(ctx context.Context, last bool) ([]Edge, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := Edge{Partition: string(p)}
-		if n, ok := r.src.(sources.Namer); ok {
-			e.Partition = n.PartitionName(p)
-		}
+		e := Edge{Partition: sources.NameOf(r.src, p)}
 		for k := range segs {
 			g := segs[k]
 			if last {
