@@ -78,7 +78,7 @@ type scale struct {
 type weighed struct {
 	head [5]byte
 	have int   // bytes of head that have come
-	left int64 // bytes of the message that are still to come
+	left int64 // bytes of the message that are still to come; only received uses it
 	took *taken
 }
 
@@ -170,12 +170,32 @@ func (s *scale) received(b []byte) error {
 				return err
 			}
 		case s.in.kind() == frameData && (len(payload) > 0 || ended):
-			if err := s.data(payload, ended && s.in.flags()&flagEndStream != 0); err != nil {
+			if err := s.payload(payload, ended && s.in.flags()&flagEndStream != 0); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// payload handles bytes of a stream; last is true if the stream ends with them. Nothing is locked
+// while a large message waits for room: other calls of this connection may end and give room back.
+func (s *scale) payload(b []byte, last bool) error {
+	id := s.in.stream()
+	for {
+		large, rest, err := s.data(id, b, last)
+		if err != nil || large == nil {
+			return err
+		}
+		room, err := s.acquire(large.left)
+		if err != nil {
+			return err
+		}
+		if err := s.admit(id, large, room); err != nil {
+			return err
+		}
+		b = rest
+	}
 }
 
 // answered looks at bytes to the caller.
@@ -203,13 +223,14 @@ func (s *scale) begins(id uint32) error {
 	return nil
 }
 
-// data handles bytes of a stream; last is true if the stream ends with them.
-func (s *scale) data(b []byte, last bool) error {
+// data handles bytes of a stream up to the head of a message that needs room. Then it returns
+// the stream, and the bytes that are to be handled once the message has room.
+func (s *scale) data(id uint32, b []byte, last bool) (large *weighed, rest []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.open[s.in.stream()]
+	w := s.open[id]
 	if w == nil {
-		return nil
+		return nil, nil, nil
 	}
 	for len(b) > 0 {
 		if n := min(w.left, int64(len(b))); n > 0 {
@@ -229,42 +250,46 @@ func (s *scale) data(b []byte, last bool) error {
 		}
 		w.have, w.left = 0, int64(binary.BigEndian.Uint32(w.head[1:]))
 		if w.left > s.max {
-			return fmt.Errorf("it sends a message of %d bytes; its roles allow %d", w.left, s.max)
+			return nil, nil, fmt.Errorf("it sends a message of %d bytes; its roles allow %d", w.left, s.max)
 		}
 		if w.left >= largeMessage {
-			if err := s.take(w); err != nil {
-				return err
-			}
+			return w, b, nil
 		}
 	}
 	if last && w.took == nil {
-		delete(s.open, s.in.stream())
+		delete(s.open, id)
 	}
-	return nil
+	return nil, nil, nil
 }
 
-// take waits for room. Meanwhile other calls of this connection may end and give room back.
-func (s *scale) take(w *weighed) error {
-	bytes, id := min(w.left, largeRoom), s.in.stream()
-	s.mu.Unlock()
+// acquire waits for the room of a message of size bytes, and returns how much it has got.
+func (s *scale) acquire(size int64) (int64, error) {
+	room := min(size, largeRoom)
 	ctx, cancel := context.WithTimeout(context.Background(), roomWithin)
-	err := s.room.Acquire(ctx, bytes)
-	cancel()
-	s.mu.Lock()
-	if err != nil {
-		return fmt.Errorf("it sends a message of %d bytes while others of together %d MiB are read, and none of them ended within %s", w.left, largeRoom>>20, roomWithin)
+	defer cancel()
+	if s.room.Acquire(ctx, room) != nil {
+		return 0, fmt.Errorf("it sends a message of %d bytes while others of together %d MiB are read, and none of them ended within %s", size, largeRoom>>20, roomWithin)
 	}
-	if bytes >= hugeMessage {
+	if room >= hugeMessage {
 		runtime.GC()
 	}
-	w.took = &taken{room: s.room, bytes: bytes, slow: time.AfterFunc(wholeWithin, s.hang)}
+	return room, nil
+}
+
+// admit gives a stream's message its room. If the stream or the connection has ended meanwhile, the
+// room goes back; further bytes of the stream are skipped.
+func (s *scale) admit(id uint32, w *weighed, room int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.ended:
-		w.took.back()
+		s.room.Release(room)
 		return net.ErrClosed
-	case s.open[id] != w: // its call was answered meanwhile: what still comes of it is passed over
-		w.took.back()
+	case s.open[id] != w: // its call was answered
+		s.room.Release(room)
+		return nil
 	}
+	w.took = &taken{room: s.room, bytes: room, slow: time.AfterFunc(wholeWithin, s.hang)}
 	return nil
 }
 
