@@ -21,9 +21,9 @@ import (
 // Limits of a Door. A connection that has proven nothing is cheap and short-lived: a new
 // one takes the place of the oldest. A caller that has proven a role may have many.
 const (
-	defaultStrangers = 128
-	defaultPerCaller = 4096
-	knockWithin      = 5 * time.Second
+	maxStrangers = 128
+	maxPerCaller = 4096
+	knockWithin  = 5 * time.Second
 )
 
 // Door is a listener that lets in connections whose callers are known. Accept returns them
@@ -33,8 +33,8 @@ type Door struct {
 	tls       *tls.Config // nil: a proof is required; else a certificate is, and a proof may come with it
 	book      *access.Book
 	log       *slog.Logger
-	Strangers int // connections that have proven nothing yet
-	PerCaller int // connections of one token or one certificate's name
+	strangers int // connections that have proven nothing yet
+	perCaller int // connections of one token or one certificate's name
 
 	in    chan *Guest
 	pages atomic.Pointer[doorPages] // nil: callers that speak HTTP/1.1 are refused
@@ -96,7 +96,18 @@ func (g *Guest) Close() error {
 
 // NewDoor opens the door; Close ends it.
 func NewDoor(l net.Listener, t TLS, book *access.Book, log *slog.Logger) (*Door, error) {
-	d := &Door{l: l, book: book, log: log, Strangers: defaultStrangers, PerCaller: defaultPerCaller,
+	d, err := newDoor(l, t, book, log)
+	if err == nil {
+		d.open()
+	}
+	return d, err
+}
+
+// open begins to let callers in. Fields of the door do not change from then on.
+func (d *Door) open() { d.wg.Go(d.listen) }
+
+func newDoor(l net.Listener, t TLS, book *access.Book, log *slog.Logger) (*Door, error) {
+	d := &Door{l: l, book: book, log: log, strangers: maxStrangers, perCaller: maxPerCaller,
 		room: semaphore.NewWeighted(largeRoom),
 		in:   make(chan *Guest), done: make(chan struct{}), inside: map[string]int{}}
 	if t.Enabled() {
@@ -107,7 +118,6 @@ func NewDoor(l net.Listener, t TLS, book *access.Book, log *slog.Logger) (*Door,
 		cfg.NextProtos = []string{"h2"}
 		d.tls = cfg
 	}
-	d.wg.Go(d.listen)
 	return d, nil
 }
 
@@ -136,7 +146,7 @@ func (d *Door) listen() {
 func (d *Door) knocks(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.waiting) >= d.Strangers {
+	if len(d.waiting) >= d.strangers {
 		_ = d.waiting[0].Close()
 		d.waiting = d.waiting[1:]
 	}
@@ -239,7 +249,7 @@ func (d *Door) enter(g *Guest) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := g.Caller.Name
-	if d.inside[name] >= d.PerCaller {
+	if d.inside[name] >= d.perCaller {
 		return false
 	}
 	d.inside[name]++

@@ -42,13 +42,14 @@ func behindDoor(t *testing.T, state string, files TLS, change func(*Door, *acces
 		t.Fatal(err)
 	}
 	book := &access.Book{State: state}
-	door, err := NewDoor(l, files, book, slog.New(slog.DiscardHandler))
+	door, err := newDoor(l, files, book, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
 		change(door, book)
 	}
+	door.open()
 	srv := grpc.NewServer(grpc.Creds(door.Credentials()))
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	done := make(chan struct{})
@@ -216,7 +217,7 @@ func TestAProcessThatOnlySpeaksGRPCIsNotLetIn(t *testing.T) {
 }
 
 func TestStrangersMakeRoomForThoseThatCome(t *testing.T) {
-	addr, state := guarded(t, TLS{}, func(d *Door, _ *access.Book) { d.Strangers = 3 })
+	addr, state := guarded(t, TLS{}, func(d *Door, _ *access.Book) { d.strangers = 3 })
 	for range 50 { // connections that send nothing
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -230,7 +231,7 @@ func TestStrangersMakeRoomForThoseThatCome(t *testing.T) {
 }
 
 func TestOneCallerHasOnlySoManyConnections(t *testing.T) {
-	addr, state := guarded(t, TLS{}, func(d *Door, _ *access.Book) { d.PerCaller = 1 })
+	addr, state := guarded(t, TLS{}, func(d *Door, _ *access.Book) { d.perCaller = 1 })
 	conn, err := Dial(Target{Address: addr, State: state}, TLS{})
 	if err != nil {
 		t.Fatal(err)
