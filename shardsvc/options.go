@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headrace/headrace/shardsvc/cut"
 	"github.com/headrace/headrace/shardsvc/line"
+	"github.com/headrace/headrace/sources"
 )
 
 func (o *Options) validate() error {
@@ -36,8 +36,8 @@ func (o *Options) validate() error {
 		return errors.New("drop_older_than does not go with several passes, shuffle or virtual ranks")
 	case o.Resume > ResumeStart:
 		return fmt.Errorf("unknown resume %d", o.Resume)
-	case o.VirtualRanks > cut.MaxVirtualRanks:
-		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, cut.MaxVirtualRanks)
+	case o.VirtualRanks > sources.MaxVirtualRanks:
+		return fmt.Errorf("%d virtual ranks, at most %d", o.VirtualRanks, sources.MaxVirtualRanks)
 	case o.VirtualRanks > 0 && !(o.Shuffle && o.Strict):
 		return errors.New("virtual ranks need a shuffle block and order: strict")
 	case o.InOrder && o.VirtualRanks == 0:

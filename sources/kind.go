@@ -80,3 +80,7 @@ type Sizes struct {
 	Min, Max     int64
 	MaxWhileLive int64 // Max of input without an end; 0: Max
 }
+
+// MaxVirtualRanks is how many virtual ranks a dataset with bit_exact may have, in its spec and in
+// a cut. Each keeps a table of all segments.
+const MaxVirtualRanks = 1024

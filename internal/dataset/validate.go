@@ -151,13 +151,10 @@ func (c *Check) live(s *Spec) {
 	}
 }
 
-// maxVirtualRanks: each of them has a table of all segments.
-const maxVirtualRanks = 1024
-
 func (c *Check) bitExact(s *Spec) {
 	x := s.BitExact
-	if x.VirtualRanks < 1 || x.VirtualRanks > maxVirtualRanks {
-		c.Fail("bit_exact.virtual_ranks", fmt.Sprint(x.VirtualRanks), fmt.Sprintf("must be 1 to %d", maxVirtualRanks), "as many as the most workers that you will ever have, or a multiple of it")
+	if x.VirtualRanks < 1 || x.VirtualRanks > sources.MaxVirtualRanks {
+		c.Fail("bit_exact.virtual_ranks", fmt.Sprint(x.VirtualRanks), fmt.Sprintf("must be 1 to %d", sources.MaxVirtualRanks), "as many as the most workers that you will ever have, or a multiple of it")
 	}
 	switch {
 	case s.Live():

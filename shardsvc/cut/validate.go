@@ -94,8 +94,8 @@ func (d *Dataset) check(bare bool) *Error {
 		switch {
 		case s.Block < 1 || s.Block > 1<<40:
 			return invalid("shuffle.block", "%d, must be 1 to 2^40", s.Block)
-		case s.VirtualRanks > MaxVirtualRanks:
-			return invalid("shuffle.virtual_ranks", "%d, at most %d", s.VirtualRanks, MaxVirtualRanks)
+		case s.VirtualRanks > sources.MaxVirtualRanks:
+			return invalid("shuffle.virtual_ranks", "%d, at most %d", s.VirtualRanks, sources.MaxVirtualRanks)
 		case s.InOrder && s.VirtualRanks == 0 && !bare:
 			return invalid("shuffle.in_order", "true, but there are no virtual ranks")
 		}

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// MaxVirtualRanks of a dataset. Each keeps a table of its segments.
-const MaxVirtualRanks = 1024
-
 // VirtualIdentity is the identity of virtual rank v (from 0) of n in a partition of
 // a source: "files:clicks#3/8".
 func VirtualIdentity(source string, v, n int) string {
