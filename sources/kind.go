@@ -43,6 +43,13 @@ type Kind struct {
 	// (backfill in a spec).
 	Backfills bool
 
+	// Start is the field of a spec that says where reading begins; "": there is none.
+	Start string
+	End   End
+	// Inexact says why bit_exact does not go with the kind, for people: "its queues are not read
+	// as one sequence". "": it does.
+	Inexact string
+
 	Commits   bool // its Source is a Committer
 	Retains   bool // its Source is a Retainer
 	Foretells bool // its Source is a Keeper
@@ -53,6 +60,16 @@ type Kind struct {
 	// Rows are the sizes for formats whose records are rows of columns: offsets count
 	// rows there. Rows.Max 0: the kind has no such formats.
 	Rows Sizes
+}
+
+// End is the field of a spec that says where input ends. Errors about what goes only with input
+// that has an end, or only with live input, name it.
+type End struct {
+	Field string // "end"; "": there is none
+	Never string // its value for live input
+	Fixed string // a value for input with an end; "": its spec leaves the field out
+	// Always: all input of the kind is live, whatever the field says.
+	Always bool
 }
 
 // Units of distances. If a broker names a record by two numbers, one offset has both

@@ -127,17 +127,25 @@ func (c *Check) backfill(s *Spec) {
 		return // the missing source is reported elsewhere, and nothing else
 	}
 	if s.Source.Kind().Name == b.Source.Kind().Name {
-		c.Fail("backfill", "", "comes before a live source of another kind, and both are "+b.Source.Kind().Name, "files that come later need no backfill: write one files: with end: never")
+		hint := "remove it"
+		if k := b.Source.Kind(); toGoOn(k) != "" {
+			hint = k.Name + " that come later need no backfill: write one " + k.Name + ": with " + k.End.Field + ": " + k.End.Never
+		}
+		c.Fail("backfill", "", "comes before a live source of another kind, and both are "+b.Source.Kind().Name, hint)
 		return
 	}
 	if !s.Live() {
-		c.Fail("backfill", "", "comes before a source without an end, and "+s.Source.Kind().Name+" has one here", "set "+s.Source.Kind().Name+".end: never")
+		c.Fail("backfill", "", "comes before a source without an end, and "+s.Source.Kind().Name+" has one here", toGoOn(s.Source.Kind()))
 	}
 	if l, ok := s.Landing(); ok && l.Ends {
-		c.Fail("backfill", "", "comes before a source without an end, and producers may end this one", "remove "+s.Source.Kind().Name+".end")
+		c.Fail("backfill", "", "comes before a source without an end, and producers may end this one", "remove "+endField(s.Source.Kind()))
 	}
 	if b.Source.Traits().Live {
-		c.Fail("backfill."+b.Source.Kind().Name+".end", "never", "does not go with backfill: the history ends where the live source begins", "remove it")
+		k, hint := b.Source.Kind(), "remove it"
+		if k.End.Fixed != "" {
+			hint = "write " + k.End.Fixed
+		}
+		c.Fail("backfill."+endField(k), k.End.Never, "does not go with backfill: the history ends where the live source begins", hint)
 	}
 	if b.Decode.OnError != "" {
 		c.Fail("backfill.decode.on_error", b.Decode.OnError, "is the same for all records of a dataset", "set decode.on_error")

@@ -97,8 +97,8 @@ func TestWhatIsWrongWithABackfillIsNamedWithItsLine(t *testing.T) {
 		{"  files: {root: /data/clicks, paths: [\"day_*.csv\"]}\n", "", "backfill: names no source"},
 		{"  files: {root: /data/clicks, paths: [\"day_*.csv\"]}\n", "  kafka: {topic: x}\n", "no such field in backfill"},
 		{"kafka:\n", "catch_up: oldest_first\nkafka:\n", "catch_up: \"oldest_first\": is not known here; did you mean newest_first? use one of in_order, newest_first"},
-		{"kafka:\n", "passes: 2\nkafka:\n", "passes: \"2\": does not go with end: never"},
-		{"kafka:\n", "shuffle: {seed: 1}\nkafka:\n", "shuffle: does not go with end: never"},
+		{"kafka:\n", "passes: 2\nkafka:\n", "passes: \"2\": does not go with kafka.end: never: such input is read once, as it comes; remove passes"},
+		{"kafka:\n", "shuffle: {seed: 1}\nkafka:\n", "shuffle: does not go with kafka.end: never"},
 	} {
 		text := strings.Replace(backfilled, c.replace, c.by, 1)
 		if text == backfilled {
@@ -152,7 +152,7 @@ func TestRecordsThatAreTooOldGoWithALiveTopicAndMayChange(t *testing.T) {
 		liveTopic + "catch_up: {drop_older: 1h}\n":                                             "no such field in catch_up; fields are order, drop_older_than",
 		liveTopic + "catch_up: {drop_older_than: soon}\n":                                      "catch_up.drop_older_than: \"soon\"",
 		strings.Replace(liveTopic, "never", "latest", 1) + "catch_up: {drop_older_than: 1h}\n": "is for a source without an end; set kafka.end: never",
-		"name: a\nfiles: {root: /d}\ndecode: lines\ncatch_up: {drop_older_than: 1h}\n":         "does not go with files, which does not find records by their time; it is for inputs without an end (end: never) of kafka",
+		"name: a\nfiles: {root: /d}\ndecode: lines\ncatch_up: {drop_older_than: 1h}\n":         "does not go with files, which does not find records by their time; it is for live input: kafka.end: never",
 	} {
 		if _, err := Parse([]byte(text), "a.yaml"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -58,17 +59,26 @@ func (c *Check) catchUp(s *Spec) {
 	case !kind.Dates:
 		c.Fail(field, age, "does not go with "+kind.Name+", which does not find records by their time", hintOfDates())
 	case !s.Live():
-		c.Fail(field, age, "is for a source without an end", "set "+kind.Name+".end: never, or begin later with "+kind.Name+".start")
+		later := ""
+		if kind.Start != "" {
+			later = "begin later with " + kind.Name + "." + kind.Start
+		}
+		c.Fail(field, age, "is for a source without an end", either(toGoOn(kind), later))
 	}
 }
 
-// hintOfDates names the kinds that catch_up.drop_older_than goes with.
+// hintOfDates names the inputs that catch_up.drop_older_than goes with.
 func hintOfDates() string {
-	names := kindNames(", ", func(k Kind) bool { return k.Dates })
-	if names == "" {
+	var all []string
+	for _, k := range kinds {
+		if k.Dates {
+			all = append(all, endless(k.Kind))
+		}
+	}
+	if len(all) == 0 {
 		return "remove it"
 	}
-	return "it is for inputs without an end (end: never) of " + names
+	return "it is for live input: " + strings.Join(all, ", ")
 }
 
 // MarshalJSON writes a word where there is no more to say, as versions before

@@ -27,6 +27,7 @@
 //	schema.go    columns as decoders, frames and clients see them
 //	json.go      the normalised form that is stored and sent
 //	diff.go      what a new version of a spec changes
+//	ends.go      where input of a kind ends, in the words of its spec, for errors
 //	errors.go    SpecError: file, line, field, value, reason
 //	nearest.go   the known name that was probably meant
 package dataset

@@ -98,8 +98,10 @@ type Traits struct {
 	Refresh   time.Duration // Live: how often new partitions are looked for
 	MaxRecord Size
 	// Progress is the consumer group or subscription that shows our progress; "": none.
-	// ProgressField is the field that names it.
-	Progress, ProgressField string
+	Progress string
+	// ProgressField is the field that names it; "": the spec leaves it out, and the kind chooses
+	// a name.
+	ProgressField string
 	// AtSource says, for people, what the dataset has at its source and is removed with it:
 	// "subscriptions clicks and clicks-retain of topic". "": nothing.
 	AtSource string

@@ -141,13 +141,17 @@ func (c *Check) noSource() {
 	c.Fail(first, "", "must be given: it says what to read", "as in "+strings.Join(examples, ", or "))
 }
 
-// live checks what input without an end does not go with.
+// live checks what live input does not go with.
 func (c *Check) live(s *Spec) {
+	anEnd := toEnd(c.source)
+	if s.Backfill != nil { // which needs live input
+		anEnd = ""
+	}
 	if s.Passes > 1 {
-		c.Fail("passes", fmt.Sprint(s.Passes), "does not go with end: never: what has no end is read once", "remove one of them")
+		c.Fail("passes", fmt.Sprint(s.Passes), "does not go with "+endless(c.source)+": such input is read once, as it comes", either("remove passes", anEnd))
 	}
 	if s.Shuffle != nil {
-		c.Fail("shuffle", "", "does not go with end: never: a permutation needs all of the input", "remove one of them")
+		c.Fail("shuffle", "", "does not go with "+endless(c.source)+": a permutation needs all of the input before it is read", either("remove shuffle", anEnd))
 	}
 }
 
@@ -156,11 +160,19 @@ func (c *Check) bitExact(s *Spec) {
 	if x.VirtualRanks < 1 || x.VirtualRanks > sources.MaxVirtualRanks {
 		c.Fail("bit_exact.virtual_ranks", fmt.Sprint(x.VirtualRanks), fmt.Sprintf("must be 1 to %d", sources.MaxVirtualRanks), "as many as the most workers that you will ever have, or a multiple of it")
 	}
+	progress := "" // the field that asks for it
+	if c.source.Name != "" {
+		if t := s.Source.Traits(); t.Progress != "" {
+			progress = t.ProgressField
+		}
+	}
 	switch {
+	case c.source.Inexact != "":
+		c.Fail("bit_exact", "", "does not go with "+c.source.Name+": "+c.source.Inexact, either("remove bit_exact", hintOfExact()))
 	case s.Live():
-		c.Fail("bit_exact", "", "does not go with "+c.source.Name+".end: never: what has no end is not dealt out in blocks", "name an end, as in end: latest")
-	case c.source.Name != "" && s.Source.Traits().Progress != "":
-		c.Fail("bit_exact", "", "does not go with "+c.source.Name+"."+s.Source.Traits().ProgressField+": the progress in dealt out blocks is no offset of a partition", "remove one of them")
+		c.Fail("bit_exact", "", "does not go with "+endless(c.source)+": only input that has an end is dealt out in blocks", either("remove bit_exact", toEnd(c.source)))
+	case progress != "":
+		c.Fail("bit_exact", "", "does not go with "+c.source.Name+"."+progress+": the progress in dealt out blocks is no offset of a partition", "remove one of them")
 	case s.Order == "strict":
 		c.Fail("bit_exact", "", "does not go with order: strict: bit_exact reads each virtual rank in order already", "remove one of them")
 	case s.OnLoss == "continue":
@@ -170,6 +182,15 @@ func (c *Check) bitExact(s *Spec) {
 	case s.Shuffle != nil && x.Block != s.Shuffle.Block:
 		c.Fail("bit_exact.block", x.Block.String(), "is not shuffle.block, "+s.Shuffle.Block.String(), "remove it: shuffle says how large blocks are")
 	}
+}
+
+// hintOfExact names the kinds that bit_exact goes with.
+func hintOfExact() string {
+	names := kindNames(" or ", func(k Kind) bool { return k.Inexact == "" })
+	if names == "" {
+		return ""
+	}
+	return "read from " + names
 }
 
 func (c *Check) lease(l *LeaseSpec) {

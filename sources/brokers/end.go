@@ -11,6 +11,9 @@ import (
 // Live is the value of a spec's end for input without an end.
 const Live = "never"
 
+// EndField is the field of a spec in which End is written (sources.Kind).
+var EndField = sources.End{Field: "end", Never: Live, Fixed: "latest"}
+
 const (
 	defaultRefresh = dataset.Duration(5 * time.Second)
 	leastRefresh   = dataset.Duration(100 * time.Millisecond)

@@ -15,7 +15,7 @@ import (
 // Kind is what files can do.
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
-		Name: "files", Unit: "bytes", Paths: true, Backfills: true,
+		Name: "files", Unit: "bytes", Paths: true, Backfills: true, End: sources.End{Field: "end", Never: endNever},
 		Sizes: sources.Sizes{Block: 256 << 10, Initial: 256 << 10, Min: 16 << 10, Max: 1 << 30},
 		Rows:  sources.Sizes{Block: 64 << 10, Initial: 64 << 10, Min: 4 << 10, Max: 1 << 30},
 	},

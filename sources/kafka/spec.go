@@ -22,6 +22,7 @@ import (
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "kafka", Unit: "records", Keyed: true, Commits: true, Foretells: true, Posts: true, Dates: true,
+		Start: "start", End: brokers.EndField,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
 			// A lease that ends ahead of head blocks no other worker, so it may be long, but not
 			// for hours.

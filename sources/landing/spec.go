@@ -14,6 +14,7 @@ import (
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "landing", Unit: sources.Records, Keyed: true, Pushed: true, Retains: true, Foretells: true,
+		End: sources.End{Field: "end", Always: true}, Inexact: "its records come as they are pushed",
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000, MaxWhileLive: 1_000_000},
 	},
 	Example: "landing: {}",
@@ -108,9 +109,6 @@ func (s *Spec) Check(c *dataset.Check, spec *dataset.Spec) {
 	}
 	if s.Retain < 0 {
 		c.Fail("landing.retain", s.Retain.String(), "is negative", "")
-	}
-	if spec.BitExact != nil {
-		c.Fail("bit_exact", "", "does not go with landing: its records come as they are pushed", "remove it")
 	}
 }
 

@@ -26,6 +26,7 @@ var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "pulsar", Unit: sources.Entries, Keyed: true, Rolls: true,
 		Commits: true, Retains: true, Foretells: true, Posts: true, Dates: true,
+		Start: "start", End: brokers.EndField, Inexact: "positions of a batch are not known before it is read",
 		SideBySide: 4,
 		Sizes:      sources.Sizes{Block: 16 * entries, Initial: 64 * entries, Min: entries, Max: 100_000 * entries, MaxWhileLive: 10_000 * entries},
 	},
@@ -97,7 +98,7 @@ func (k *Spec) Kind() sources.Kind { return Kind.Kind }
 func (k *Spec) Traits() dataset.Traits {
 	t := dataset.Traits{Live: k.End == brokers.Live, Refresh: time.Duration(k.Refresh), MaxRecord: k.MaxRecord, Progress: k.Subscription, ProgressField: "subscription", AtSource: k.atSource()}
 	if t.Progress == "" {
-		t.Progress = "headrace" // and the dataset's name: subscriptionOf
+		t.Progress, t.ProgressField = "headrace", "" // and the dataset's name: subscriptionOf
 	}
 	return t
 }
@@ -239,9 +240,6 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	}
 	if k.Subscription != "" && !subscriptionName.MatchString(k.Subscription) {
 		c.Fail("pulsar.subscription", k.Subscription, "is not a subscription's name", "letters, digits, '.', '_' and '-'")
-	}
-	if s.BitExact != nil {
-		c.Fail("bit_exact", "", "does not go with pulsar yet: positions of a batch are not known before it is read", "use files or kafka")
 	}
 	c.MaxRecord("pulsar.max_record", k.MaxRecord)
 	c.TLS("pulsar.tls", k.TLS)

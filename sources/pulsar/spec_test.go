@@ -88,8 +88,8 @@ func TestMistakesInAPulsarSpecAreNamedWithTheirField(t *testing.T) {
 		"no issuer":        {"topic: clicks", "topic: clicks\n  auth: {oauth2: {key_env: HEADRACE_K}}", "pulsar.auth.oauth2.issuer", "must be given"},
 		"no key":           {"topic: clicks", "topic: clicks\n  auth: {oauth2: {issuer: 'https://i'}}", "pulsar.auth.oauth2", "names no key, or two"},
 		"bit_exact":        {"decode: lines", "decode: lines\nbit_exact: {virtual_ranks: 4}", "bit_exact", "does not go with pulsar"},
-		"never, passes":    {"topic: clicks", "topic: clicks\n  end: never\npasses: 2", "passes", "does not go with end: never"},
-		"never, shuffle":   {"topic: clicks", "topic: clicks\n  end: never\nshuffle: {seed: 1}", "shuffle", "does not go with end: never"},
+		"never, passes":    {"topic: clicks", "topic: clicks\n  end: never\npasses: 2", "passes", "does not go with pulsar.end: never"},
+		"never, shuffle":   {"topic: clicks", "topic: clicks\n  end: never\nshuffle: {seed: 1}", "shuffle", "does not go with pulsar.end: never"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := dataset.Parse([]byte(with(c.old, c.now)), "")

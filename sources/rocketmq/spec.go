@@ -24,6 +24,7 @@ import (
 var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "rocketmq", Unit: "records", Keyed: true, Commits: true, Foretells: true, Posts: true, Dates: true,
+		Start: "start", End: brokers.EndField, Inexact: "its queues are not read as one sequence",
 		SideBySide: 4,
 		Sizes: sources.Sizes{Block: 4096, Initial: 10_000, Min: 100, Max: 10_000_000,
 			// A lease that ends ahead of head blocks no other worker, so it may be long, but not
@@ -154,9 +155,6 @@ func (k *Spec) Check(c *dataset.Check, s *dataset.Spec) {
 	}
 	if k.Group != "" && !groupName.MatchString(k.Group) {
 		c.Fail("rocketmq.group", k.Group, "is not a group's name", "letters, digits, '_', '-', '%' and '|', 120 at most")
-	}
-	if s.BitExact != nil {
-		c.Fail("bit_exact", "", "does not go with rocketmq: its queues are not read as one sequence", "remove it")
 	}
 	brokers.CheckEnd(c, "rocketmq", "start", k.Start, "; offsets go to rocketmq.start_offsets")
 	k.checkOffsets(c, "start_offsets", k.StartOffsets)

@@ -13,6 +13,7 @@ var Kind = dataset.Kind{
 	Kind: sources.Kind{
 		Name: "memory", Unit: sources.Records, Keyed: true,
 		Rolls: true, Commits: true, Retains: true, Foretells: true, HeadsEvery: 5 * time.Millisecond, SideBySide: 2,
+		End: sources.End{Field: "end", Never: "never", Fixed: "latest"}, Inexact: "its progress is always kept",
 		Sizes: sources.Sizes{Block: 64, Initial: 40, Min: 8, Max: 4000, MaxWhileLive: 2000},
 	},
 	Example: "memory: {log: clicks}",
@@ -29,7 +30,7 @@ type Spec struct {
 func (m *Spec) Kind() sources.Kind { return Kind.Kind }
 
 func (m *Spec) Traits() dataset.Traits {
-	return dataset.Traits{Live: m.End == "never", Refresh: 20 * time.Millisecond, MaxRecord: 1 << 20, Progress: "headrace", ProgressField: "log",
+	return dataset.Traits{Live: m.End == "never", Refresh: 20 * time.Millisecond, MaxRecord: 1 << 20, Progress: "headrace",
 		AtSource: "what the log " + m.Log + " keeps"}
 }
 
