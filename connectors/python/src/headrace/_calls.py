@@ -47,7 +47,7 @@ class Calls:
     each new connection. The master gives a repeated call the same answer."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may save while the program waits for an answer
         self._last = 0
         self._open: dict[int, _Call] = {}
         self._ended: HeadraceError | None = None

@@ -93,7 +93,9 @@ class Channel:
         self.fault: HeadraceError | None = None  # next() raises it
         self.fenced: Fenced | None = None  # and step() this
 
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # nothing takes it twice: see Control.inside()
+        #: Whether this thread holds it.
+        self.locked_here: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
         self.changed = Signal()
         self.connection = 0  # number of the control connection; 0: none is up
         self.data: socket.socket | None = None
@@ -231,13 +233,13 @@ class Channel:
     # What both ask.
 
     def unstepped_rows(self) -> int:
-        """Rows that were yielded and not stepped."""
-        with self.lock:
-            return sum(
-                ledger.rows_of(n)
-                for ledger in self.ledgers
-                for n in range(max(ledger.first, self.stepped + 1), min(ledger.last, self.yielded) + 1)
-            )
+        """Rows that were yielded and not stepped. Takes no lock: the garbage collector asks, too.
+        Ledgers that come or go meanwhile are of other batches."""
+        return sum(
+            ledger.rows_of(n)
+            for ledger in self.ledgers.copy()  # in C
+            for n in range(max(ledger.first, self.stepped + 1), min(ledger.last, self.yielded) + 1)
+        )
 
     def rows_stepped(self) -> int:
         """Rows that were stepped; of a stream that tracks nothing, none."""

@@ -12,6 +12,8 @@ import os
 import signal
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from . import _messages as wire
@@ -37,6 +39,14 @@ SEEK = 0.05  # seconds between two tries to find the agent again
 STATS = 1.0  # seconds between two STATS of a stream
 
 
+def interrupted(what: str) -> HeadraceError:
+    """The error of a call that a signal handler makes in the middle of another one."""
+    return HeadraceError(
+        f"{what} was called while another call of Headrace was under way in the same thread, as a signal handler does: "
+        "nothing was done. Let the handler only set a flag, and look at the flag in the training loop"
+    )
+
+
 class Control:
     """The control connection of one trainer process."""
 
@@ -44,7 +54,12 @@ class Control:
         self.settings = settings
         # Of the outbox and of what is written to the connection: two threads do, and
         # resume() sees what is said either in the outbox or in the streams' state.
-        self.lock = threading.Lock()
+        # An RLock knows its owner, and nothing takes it twice: see inside().
+        self.lock = threading.RLock()
+        #: Whether this thread holds it.
+        self.locked_here: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
+        self._later: deque[Callable[[], None]] = deque()
+        self._doing = threading.RLock()  # held by the thread that does what is in _later
         self.calls = Calls()
         self.sleeping = False
         self.welcome: dict[str, Any] = {}
@@ -67,6 +82,26 @@ class Control:
 
     # Called by other threads.
 
+    def inside(self) -> bool:
+        """Whether this thread holds one of our locks. Then a signal handler of the program, or the
+        garbage collector, has interrupted a call of ours in this thread. The state is half
+        changed, and a lock that is asked for now may never come."""
+        return self.locked_here() or any(c.locked_here() for c in list(self._channels.values()))
+
+    def later(self, do: Callable[[], None]) -> None:
+        """Leaves something to the control thread, which may do it twice. Takes no lock."""
+        self._later.append(do)
+        self.bell.ring()
+
+    def do_later(self) -> None:
+        """Does what was left, in order; if another thread is doing it, waits for that."""
+        if not self._later or self.inside() or self._doing._is_owned():  # type: ignore[attr-defined]
+            return
+        with self._doing:
+            while self._later:
+                self._later[0]()
+                self._later.popleft()
+
     def start(self, deadline: float, patience: float) -> None:
         """Says HELLO and starts the thread. If the agent's socket exists and nobody answers on
         it, the agent may just be starting again: it has `patience` seconds to come back.
@@ -77,6 +112,8 @@ class Control:
 
     def call(self, fields: dict[str, Any]) -> int:
         """Posts a CALL, after the steps that were said before. Returns its id."""
+        if self.inside():
+            raise interrupted("a save, a restore or state_dict()")
         with self.lock:
             number, message = self.calls.new(fields)
             self.outbox.post(message)
@@ -115,6 +152,7 @@ class Control:
 
     def _turn(self) -> bool:
         """One round; True when the thread is done."""
+        self.do_later()
         now, connection, watchdog = time.monotonic(), self.outbox.connection, self.trust.watchdog
         if connection is None:
             if watchdog.expired(now, connected=False):

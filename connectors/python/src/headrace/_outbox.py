@@ -36,7 +36,7 @@ class Outbox:
     """The items that wait, and the connection that they leave by. Its lock is the control's:
     it guards the items and what is written to the connection."""
 
-    def __init__(self, lock: threading.Lock, bell: Bell, yields: Yields) -> None:
+    def __init__(self, lock: threading.RLock, bell: Bell, yields: Yields) -> None:
         self.items: deque[Item] = deque()
         self.connection: ControlConnection | None = None  # None: the agent is gone
         self.step_runs = False  # the agent takes a run of steps as one message

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from typing import Any
 
 from ._channel import Channel
@@ -29,7 +29,7 @@ PATIENCE = 1.0  # seconds
 class Yields:
     """The pause that is on in this process, if one is."""
 
-    def __init__(self, lock: Lock, channels: Callable[[], Iterable[Channel]], ring: Callable[[], None]) -> None:
+    def __init__(self, lock: RLock, channels: Callable[[], Iterable[Channel]], ring: Callable[[], None]) -> None:
         self.cut = ""  # 16 hex digits; empty: none is on
         self.why = ""
         #: YIELDS_PAUSED must be sent as soon as it is true.

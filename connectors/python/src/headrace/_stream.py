@@ -56,6 +56,10 @@ class Stream:
 
     One thread iterates; step(), done(), paused(), stats() and close() may be called from any
     thread. Not usable in a forked process.
+
+    In a signal handler, set a flag and do the rest in the loop. A handler may interrupt a call of
+    Headrace in its own thread: then step(), a save and shutdown() raise HeadraceError in it,
+    and close() closes the stream a moment later.
     """
 
     _connector = Feed
@@ -403,5 +407,7 @@ class Stream:
             self._trainer.close_channel(self._channel)
 
     def __del__(self) -> None:
+        # The garbage collector calls it in any thread, at almost any moment: it takes no lock.
         if hasattr(self, "_feed") and not self._channel.closed:
-            self.close()
+            self._trainer.leave_channel(self._channel)
+            warn_unstepped(self._channel, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import multiprocessing
 import operator
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _messages as wire
 from ._channel import Channel
-from ._control import Control
+from ._control import Control, interrupted
 from ._errors import AgentUnavailable, CheckpointError, Fenced, HeadraceError, UnsteppedWarning
 from ._settings import Settings, agents_beside, resolve
 from ._version import __version__
@@ -158,6 +159,7 @@ class Trainer:
 
     def check_stepped(self) -> None:
         """Raises ValueError if the calling thread has batches that it did not step."""
+        self.control.do_later()
         me = threading.get_ident()
         for channel in list(self._channels.values()):
             held = channel.yielded - channel.stepped
@@ -181,6 +183,9 @@ class Trainer:
     def open(self, request: dict[str, Any]) -> Channel:
         """Opens a stream. Raises DatasetError and whatever check() does."""
         self.check()
+        if self.control.inside():
+            raise interrupted("batches()")
+        self.control.do_later()  # the agent hears of the end of a stream before it hears of the next one
         channel = Channel(next(self._numbers), request)
         channel.may_wait = lambda: self.may_wait
         with self.control.lock:
@@ -209,13 +214,24 @@ class Trainer:
         """Steps that were said are still sent; the rest is given up."""
         if os.getpid() != self._pid:
             return  # forked: the parent's locks may be held for ever here
+        if self.control.inside():  # a signal handler, or the end of a generator that is garbage
+            self.leave_channel(channel)
+            return
         with self.control.lock:
             if not channel.closed:
                 channel.close()
                 last = wire.encode(wire.STATS, channel.number, channel.totals())
                 self.control.outbox.post(last + wire.encode(wire.CLOSE, channel.number, {}))
 
+    def leave_channel(self, channel: Channel) -> None:
+        """Leaves it to the control thread to close a stream. Takes no lock."""
+        if os.getpid() == self._pid:
+            self.control.later(functools.partial(self.close_channel, channel))
+
     def pause(self, channel: Channel, why: str | None) -> None:
+        if self.control.inside():
+            self.control.later(functools.partial(self.pause, channel, why))
+            return
         with self.control.lock:
             channel.paused = why
             payload = {"paused": why is not None, "why": why or ""}
@@ -224,6 +240,8 @@ class Trainer:
     def report(self, channel: Channel, step: int | None, batches: int) -> int:
         """The oldest unstepped batches are in the model as of step. Never blocks."""
         control = self.control
+        if control.locked_here() or channel.locked_here():
+            raise interrupted("step()")
         with control.lock:
             if channel.closed and batches:
                 raise HeadraceError(_CLOSED)
@@ -261,6 +279,8 @@ class Trainer:
         """All unstepped batches of several streams are in the model as of one step.
         Never blocks."""
         control = self.control
+        if control.inside():
+            raise interrupted("step()")
         with control.lock:
             if step is None:
                 step = self.last_step + 1
@@ -292,6 +312,7 @@ class Trainer:
 
     def close(self) -> None:
         """Says goodbye: what was stepped is durable first, if an agent is there."""
+        self.control.do_later()
         for wait in self._before_close:
             wait()
         if self.control.fault is None:
@@ -324,7 +345,7 @@ class Trainer:
             )
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _current: Trainer | None = None
 
 
@@ -363,6 +384,8 @@ def init(
     settings = resolve(
         job, master=master, agent=agent, rank=rank, world_size=world_size, attempt=attempt, resume=resume
     )
+    if _locked_here():
+        raise interrupted("init()")
     explicit = any(v is not None for v in (job, master, agent, rank, world_size, attempt, resume))
     with _lock:
         _check_process(explicit)
@@ -382,6 +405,12 @@ def init(
     return trainer
 
 
+def _locked_here() -> bool:
+    """This thread is in init(), or in shutdown()."""
+    held: bool = _lock._is_owned()  # type: ignore[attr-defined]
+    return held
+
+
 def _not_alone(trainer: Trainer) -> str:
     pages = "https://github.com/headrace/headrace/blob/main/docs"
     return (
@@ -396,16 +425,22 @@ def shutdown() -> None:
 
     It first waits until all steps are durable, at most for the session's TTL. It runs by
     itself when the interpreter exits.
+
+    Raises HeadraceError in a signal handler that has interrupted another call of Headrace:
+    raise SystemExit there instead.
     """
     global _current
+    if _locked_here() or (_current is not None and _current.control.inside()):
+        raise interrupted("shutdown()")
     with _lock:
         trainer, _current = _current, None
     if trainer is not None and trainer._pid == os.getpid():
         trainer.close()
 
 
-def warn_unstepped(channel: Channel) -> None:
-    """Warns how many rows were yielded and not stepped, if there are some."""
+def warn_unstepped(channel: Channel, depth: int = 4) -> None:
+    """Warns how many rows were yielded and not stepped, if there are some. depth: the warning
+    names the caller's caller, and so on."""
     rows = channel.unstepped_rows()
     if rows:
         batches = channel.yielded - channel.stepped
@@ -413,7 +448,7 @@ def warn_unstepped(channel: Channel) -> None:
             f"{rows} rows in {batches} batch{'es' * (batches > 1)} of {channel.open['dataset']!r} were yielded and not "
             "stepped: they will be delivered again. Call stream.step() after a batch is in the model",
             UnsteppedWarning,
-            stacklevel=4,
+            stacklevel=depth,
         )
 
 
@@ -455,7 +490,7 @@ def _no_agent(settings: Settings, error: Exception) -> str:
 def _forked() -> None:
     """In the child: only memory is touched, and no lock that a lost thread may hold."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _current is not None:
         with contextlib.suppress(OSError):
             _current.abandon()
