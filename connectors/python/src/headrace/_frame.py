@@ -61,6 +61,7 @@ class Frame:
 
     __slots__ = (
         "batches",
+        "before",
         "columns",
         "first",
         "last",
@@ -78,6 +79,7 @@ class Frame:
     batches: int
     rows_per_batch: int
     first: int  # number of the first batch in the stream
+    before: int  # rows that the stream yields before this frame, as it counts them; it sets them
     last: bool  # the last batch is the last known one
     size: int  # bytes
     spans: NDArray[Any]
@@ -92,7 +94,7 @@ class Frame:
         """Stands before the first frame of a stream."""
         frame = cls()
         frame.first, frame.rows_per_batch = 1, 1
-        frame.rows = frame.batches = 0
+        frame.rows = frame.batches = frame.before = 0
         return frame
 
     @property

@@ -243,6 +243,12 @@ class RoundStream(Stream):
             batch = super().__next__()
         except Fenced as fenced:
             raise world_changed(fenced) from None
+        return self._of_round(batch)
+
+    def _again(self) -> Batch:
+        return self._of_round(super()._again())
+
+    def _of_round(self, batch: Batch) -> Batch:
         batch._global_rows = self._channel.round_rows.get(batch.number, -1)
         batch._ends = self._feed.ends(batch.number)
         return batch

@@ -41,8 +41,9 @@ class Steps:
     ) -> None:
         self._trainer = trainer
         self._tracked = bool(request["track"])
-        self._batches: list[Batch] = []  # of the list in the making: an interrupted next() goes on with it
-        self._turn = 0  # the index of the virtual rank whose batch comes next in the list
+        # How many lists were yielded, and the next one in the making: for each virtual rank in turn
+        # its batch, or None if it has no more. An interrupted next() goes on with it.
+        self._making: tuple[int, list[Batch | None]] = (0, [])
         self._streams: list[Stream] = []
         self._rounds: list[RoundStream] = []  # the same ones, with rounds
         self._over: set[int] = set()
@@ -75,30 +76,42 @@ class Steps:
                 return self._next_round()
             except Fenced as fenced:
                 raise world_changed(fenced) from None
-        while self._turn < len(self._streams):
-            if self._turn not in self._over:
-                batch = next(self._streams[self._turn], None)
-                if batch is None:
-                    self._over.add(self._turn)
-                else:
-                    self._batches.append(batch)
-            self._turn += 1
-        batches, self._batches, self._turn = self._batches, [], 0
+        yielded, made = self._making
+        while len(made) < len(self._streams):
+            made.append(self._next_of(len(made), yielded))
+        batches = [batch for batch in made if batch is not None]
         if not batches:
             raise StopIteration
+        self._making = (yielded + 1, [])
         return batches
+
+    def _next_of(self, turn: int, yielded: int) -> Batch | None:
+        """The batch of a virtual rank for the list after `yielded` ones; None if it has no more."""
+        stream = self._streams[turn]
+        if stream._channel.yielded > yielded:  # next() was interrupted after the stream had yielded it
+            return stream._again()
+        if turn in self._over:
+            return None
+        batch = next(stream, None)
+        if batch is None:
+            self._over.add(turn)
+        return batch
 
     def _next_round(self) -> list[Batch]:
         """The batches of the next round, in which a virtual rank may have no row left."""
-        if not self._turn and not self._round_comes():
+        if not self._begun() and not self._round_comes():
             raise StopIteration
-        while self._turn < len(self._streams):
-            batch = next(self._streams[self._turn])
-            self._batches.append(batch)
-            self._turn += 1
-        batches, self._batches, self._turn = self._batches, [], 0
-        self._round = batches[0]
-        return [batch for batch in batches if len(batch)]
+        yielded, made = self._making
+        while len(made) < len(self._streams):
+            made.append(self._next_of(len(made), yielded))
+        self._round = made[0]
+        batches = [batch for batch in made if batch is not None and len(batch)]
+        self._making = (yielded + 1, [])
+        return batches
+
+    def _begun(self) -> bool:
+        """A batch of the list in the making was yielded by its stream."""
+        return any(stream._channel.yielded > self._making[0] for stream in self._streams)
 
     def _round_comes(self) -> bool:
         """Waits until all virtual ranks have their batch of the next round, or there is none.
@@ -142,7 +155,7 @@ class Steps:
         for channel in channels:
             if channel.fenced is not None:
                 raise channel.fenced
-        if self._batches:
+        if self._begun():
             raise ValueError("a list of batches was begun and not yielded: take it with next() before step()")
         if step is None:
             if not trainer.may_default_step:

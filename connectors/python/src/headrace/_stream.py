@@ -123,7 +123,15 @@ class Stream:
         channel.yielded = number
         if channel.yields_paused:
             self._trainer.control.yields.enter(channel, number)
-        channel.rows += stop - start
+        channel.rows = frame.before + stop
+        return self._batch(frame, start, stop, self, number + self._before)
+
+    def _again(self) -> Batch:
+        """The last batch that next() has yielded, for a caller that lost it to a signal's exception."""
+        frame, number = self._frame, self._channel.yielded
+        start = (number - frame.first) * frame.rows_per_batch
+        stop = min(start + frame.rows_per_batch, frame.rows)
+        self._channel.rows = frame.before + stop
         return self._batch(frame, start, stop, self, number + self._before)
 
     def ready(self, seconds: float = 0.0) -> bool:
@@ -168,6 +176,9 @@ class Stream:
         with self._swap:  # give_back() may come from another thread
             if self._feed is not feed:
                 raise HeadraceError(_GIVEN_BACK)
+            last = self._frame
+            if frame is not last:
+                frame.before = channel.rows if last is _NO_FRAME else last.before + last.rows
             self._frame = frame
             self._fast_until = 0 if self._auto else feed.carefree_until
 
