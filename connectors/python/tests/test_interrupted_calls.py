@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import headrace
 import pytest
 from agent import CLOSE, PAUSE, STEP, Agent
 from headrace import _trainer
+from headrace._steps import Steps
 
 Agents = Callable[..., Agent]
 
@@ -149,3 +153,47 @@ def test_a_signal_handler_in_init_is_told_so(agents: Agents, monkeypatch: pytest
 
     monkeypatch.setattr(_trainer.Trainer, "__init__", init)
     assert headrace.init().agent == "a1"
+
+
+class InterruptAfter:
+    """Raises KeyboardInterrupt after the n-th call of C code that the code of step() makes: there CPython runs signal
+    handlers."""
+
+    def __init__(self, call: int) -> None:
+        self._left = call
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._profile)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "c_return" and Path(frame.f_code.co_filename).name in ("_trainer.py", "_outbox.py"):
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_a_step_that_was_interrupted_was_said_as_a_whole_or_can_be_said_again(agents: Agents, streams: int) -> None:
+    agents(total=10_000, per_frame=16, model="private")
+    trainer = headrace.init()
+    dataset = headrace.dataset("clicks")
+    reader = dataset.batches(10) if streams == 1 else Steps(trainer, dataset._request(10, None, True), [0, 1])
+    step = again = 0
+    with reader:
+        while True:
+            next(reader)
+            step += 1
+            try:
+                with InterruptAfter(step):
+                    reader.step(step)
+                break
+            except KeyboardInterrupt:
+                assert (reader.unstepped, trainer.last_step) in ((0, step), (streams, step - 1))
+                if reader.unstepped:
+                    assert reader.step(step) == step
+                    again += 1
+    assert again
+    assert step > again + 1

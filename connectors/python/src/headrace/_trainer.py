@@ -242,6 +242,7 @@ class Trainer:
         control = self.control
         if control.locked_here() or channel.locked_here():
             raise interrupted("step()")
+        me = threading.get_ident()
         with control.lock:
             if channel.closed and batches:
                 raise HeadraceError(_CLOSED)
@@ -260,10 +261,8 @@ class Trainer:
             through = channel.stepped + batches
             if channel.step_file is not None and batches:  # first: after a signal's exception the step is said again
                 channel.step_file.stepped(through, step)
-            # A signal's exception can only come after the append: all or nothing.
-            self.last_step = step
-            channel.stepper = threading.get_ident()
-            channel.stepped = through
+            # All or nothing: CPython runs signal handlers after a call, and the append is the first one here.
+            channel.stepper, channel.stepped, self.last_step = me, through, step
             if run:
                 outbox[-1] = (channel, step, batches, through, False, run + 1)
             else:
@@ -281,6 +280,7 @@ class Trainer:
         control = self.control
         if control.inside():
             raise interrupted("step()")
+        me = threading.get_ident()
         with control.lock:
             if step is None:
                 step = self.last_step + 1
@@ -294,12 +294,14 @@ class Trainer:
             for channel in held:
                 if channel.step_file is not None and channel.yielded > channel.stepped:
                     channel.step_file.stepped(channel.yielded, step)
-            self.last_step = step
             for channel in held:
-                channel.stepper = threading.get_ident()
+                channel.stepper = me
             marks = map(setattr, held, itertools.repeat("stepped"), [c.yielded for c in held])
-            # In C, so that a signal's exception comes before all of it, or after.
-            control.outbox.items.extend(map(_SECOND, zip(marks, items)))
+            marked = map(_SECOND, zip(marks, items))
+            extend = control.outbox.items.extend
+            # All or nothing: CPython runs signal handlers after a call, and this one marks and appends in C.
+            self.last_step = step
+            extend(marked)
             if control.outbox.step_sent():
                 return step
         if control.sleeping:
