@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from headrace._chunk import Builder, first_of, key_of, partition_of
 from headrace._master import Master, Target
-from headrace._push import _bytes_of
+from headrace._push import Pusher, Transaction, _bytes_of, _Told
 
 VECTORS = json.loads((Path(__file__).parents[3] / "api" / "vectors" / "landing.json").read_text())
 
@@ -92,3 +95,62 @@ def test_values_become_bytes() -> None:
     assert _bytes_of(row) == '{"a":1,"b":0.5,"c":[1,2],"d":"ä","e":[null,true]}'.encode()
     assert _bytes_of(bytearray(b"x")) == _bytes_of(memoryview(b"x")) == _bytes_of("x") == b"x"
     assert _bytes_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "time", "headers"),
+    [(7, 0, []), ("k", 1.5, []), ("k", 1 << 64, []), ("k", 5, [("h", "text")]), ("k", 5, [("h", b"x"), (b"h", b"x")])],
+)
+def test_a_record_that_push_refuses_is_named_and_leaves_nothing_in_its_transaction(
+    key: Any, time: Any, headers: Any
+) -> None:
+    begun, other = transaction(), transaction()
+    for t in begun, other:
+        t.push("first", key="k")
+    with pytest.raises((TypeError, ValueError), match="record 1 of transaction 't'"):
+        begun.push("second", key=key, time=time, headers=headers)
+    for t in begun, other:
+        t.push("third", key="k", time=5)
+    assert begun.records == other.records == 2
+    assert begun._builders[0].seal() == other._builders[0].seal()
+
+
+@pytest.mark.parametrize("add", [lambda b: b.plain(b"x"), lambda b: b.add(b"k", b"x", 5, [("h", b"y")])])
+def test_a_record_whose_push_is_interrupted_is_added_as_a_whole_or_not_at_all(add: Callable[[Builder], None]) -> None:
+    n, added = 0, {False: 0, True: 0}
+    while True:
+        n += 1
+        left, b = n, Builder()
+        b.plain(b"first")
+
+        def profile(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal left
+            if event == "c_return" and Path(frame.f_code.co_filename).name == "_chunk.py":
+                left -= 1
+                if left == 0:  # there CPython runs signal handlers
+                    raise KeyboardInterrupt
+
+        try:
+            sys.setprofile(profile)
+            add(b)
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        records, want = b.records, Builder()
+        want.plain(b"first")
+        if records == 2:
+            add(want)
+        added[records == 2] += 1
+        assert b.size == want.size
+        assert b.seal() == want.seal()
+    assert n > 1
+
+
+def transaction() -> Transaction:
+    """One of a dataset with one partition, which sends nothing."""
+    pusher = Pusher.__new__(Pusher)
+    pusher.dataset, pusher._path = "clicks", ""
+    pusher._told = _Told(1, 1 << 20, 1 << 20, 1000, 0, "", None, True)
+    return Transaction(pusher, "t")

@@ -30,15 +30,14 @@ class Builder:
 
     def plain(self, value: bytes) -> None:
         """Adds a record that has only a value. It is put into its form when all of them are."""
+        size = self.size + len(value) + _MOST_BEFORE
+        # All or nothing: CPython runs signal handlers after a call, and the append is the first one here.
+        self.size, self.records = size, self.records + 1
         self._plain.append(value)
-        self.size += len(value) + _MOST_BEFORE
-        self.records += 1
 
     def add(self, key: bytes | None, value: bytes | None, time: int, headers: Iterable[Header]) -> None:
-        self._form()
-        raw, at = self._raw, len(self._raw)
-        raw.append(0)
-        flags = 0
+        """Adds a record. If it raises, nothing was added."""
+        raw, flags = bytearray(1), 0
         if key is not None:
             flags |= _KEY
             _put(raw, key)
@@ -56,9 +55,11 @@ class Builder:
             flags |= _NULL
         else:
             _put(raw, value)
-        raw[at] = flags
-        self.size += len(raw) - at
-        self.records += 1
+        raw[0] = flags
+        size = self.size + len(raw)
+        self._form()
+        self._raw += raw  # there is no call from here on, so no signal handler runs
+        self.size, self.records = size, self.records + 1
 
     def _form(self) -> None:
         self._raw += self._formed()

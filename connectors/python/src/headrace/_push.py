@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -331,11 +332,11 @@ class Transaction:
                     f"it has {len(data)} bytes, and max_record of dataset {self._pusher.dataset} is {told.max_record}: "
                     "raise it in the spec and apply that"
                 )
-            if isinstance(key, str):
-                key = key.encode()
+            key = _key(key)
             if key is None and told.key and data is not None:
                 key = key_of(told.key, data)
-            fields: list[Header] = list(headers)
+            time = _time(time)
+            fields = _fields(headers)
         except (TypeError, ValueError) as error:
             raise type(error)(f"record {self.records} of transaction {self.id!r}: {error}") from None
         if data is not None and key is None and not time and not fields:
@@ -486,6 +487,34 @@ def _bytes_of(value: Value) -> bytes | None:
         raise TypeError(f"it is a {type(value).__name__}, and a record is bytes, str, a dict, a list or None")
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
     return text.encode()
+
+
+def _key(key: object) -> bytes | None:
+    if isinstance(key, str):
+        return key.encode()
+    if key is None or isinstance(key, (bytes, bytearray, memoryview)):
+        return None if key is None else bytes(key)
+    raise TypeError(f"its key is a {type(key).__name__}, and a key is bytes or str")
+
+
+def _time(time: Any) -> int:
+    try:
+        ms = index(time)
+    except TypeError:
+        raise TypeError(f"time={time!r}; it is a whole number of ms since 1970") from None
+    if not -(1 << 63) <= ms < 1 << 63:
+        raise ValueError(f"time={time!r}; it is a number of ms since 1970, of at most 63 bits")
+    return ms
+
+
+def _fields(headers: Iterable[tuple[str, bytes]]) -> list[Header]:
+    fields = []
+    for name, value in headers:
+        if not isinstance(name, str) or not isinstance(value, (bytes, bytearray, memoryview)):
+            raise TypeError(f"its header {name!r} is a {type(value).__name__}: a name is str, and a value is bytes")
+        name.encode()  # raises ValueError
+        fields.append((name, bytes(value)))
+    return fields
 
 
 def _plain(value: object) -> Any:
