@@ -115,6 +115,18 @@ def test_a_record_that_push_refuses_is_named_and_leaves_nothing_in_its_transacti
     assert begun._builders[0].seal() == other._builders[0].seal()
 
 
+@pytest.mark.parametrize(
+    "record", [{"value": "\ud800"}, {"value": {"a": "\ud800"}}, {"value": b"x", "key": "\ud800"},
+               {"value": b"x", "headers": [("\ud800", b"x")]}],
+)  # fmt: skip
+def test_text_that_is_not_unicode_is_named_by_the_number_of_its_record(record: dict[str, Any]) -> None:
+    begun = transaction()
+    begun.push("first")
+    with pytest.raises(ValueError, match=r"record 1 of transaction 't': 'utf-8' codec can't encode.*surrogates"):
+        begun.push(**record)
+    assert begun.records == 1
+
+
 @pytest.mark.parametrize("add", [lambda b: b.plain(b"x"), lambda b: b.add(b"k", b"x", 5, [("h", b"y")])])
 def test_a_record_whose_push_is_interrupted_is_added_as_a_whole_or_not_at_all(add: Callable[[Builder], None]) -> None:
     n, added = 0, {False: 0, True: 0}

@@ -338,7 +338,10 @@ class Transaction:
             time = _time(time)
             fields = _fields(headers)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"record {self.records} of transaction {self.id!r}: {error}") from None
+            kind = (
+                TypeError if isinstance(error, TypeError) else ValueError
+            )  # a UnicodeEncodeError takes other arguments
+            raise kind(f"record {self.records} of transaction {self.id!r}: {error}") from None
         if data is not None and key is None and not time and not fields:
             self._plain(told, data)
             return
