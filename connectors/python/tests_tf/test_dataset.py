@@ -15,6 +15,7 @@ MORE = """
     - {name: seen, path: "5", dtype: int64, split: ",", hash: {buckets: 50, salt: s}}
     - {name: words, path: "5", dtype: string, split: ","}
     - {name: score, path: "2", dtype: float32, missing: mask}
+    - {name: pair, paths: ["1", "2"], dtype: float32, missing: mask}
 """
 
 
@@ -56,6 +57,8 @@ def test_each_column_is_what_the_spec_says(rows: Any) -> None:
         "words": tf.RaggedTensorSpec([None, None], tf.string, row_splits_dtype=tf.int64),
         "score": tf.TensorSpec([None], tf.float32),
         "score.mask": tf.TensorSpec([None], tf.bool),
+        "pair": tf.TensorSpec([None, 2], tf.float32),
+        "pair.mask": tf.TensorSpec([None, 2], tf.bool),
         "batch_number": tf.TensorSpec([], tf.int64),
     }
     records, at = headrace.tensorflow.input_of(dataset), 0
@@ -63,14 +66,14 @@ def test_each_column_is_what_the_spec_says(rows: Any) -> None:
         for name, spec_of in dataset.element_spec.items():
             assert spec_of.is_compatible_with(b[name]), name
         assert int(b["batch_number"]) == number
-        for i, word, seen, words, mask in zip(
-            b["id"].numpy(), b["word"].numpy(), b["seen"], b["words"], b["score.mask"].numpy()
-        ):
+        masks = zip(b["score.mask"].numpy(), b["pair.mask"].numpy())
+        for i, word, seen, words, (mask, pair) in zip(b["id"].numpy(), b["word"].numpy(), b["seen"], b["words"], masks):
             assert i == at
             assert word == f"w{i % 97}".encode()
             assert len(seen) == i % 3
             assert words.numpy().tolist() == [b"z"] * (i % 3)
             assert mask == (i % 5 != 0)
+            assert pair.tolist() == [True, i % 5 != 0]
             at += 1
         records.step(through=int(b["batch_number"]))
     assert at == 100

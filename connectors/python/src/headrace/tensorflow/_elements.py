@@ -42,7 +42,7 @@ def element_spec(columns: Sequence[Column], numbered: bool) -> dict[str, Any]:
         else:
             spec[column.name] = tf.TensorSpec([None, *column.shape], dtype)
         if column.mask:
-            spec[f"{column.name}.mask"] = tf.TensorSpec([None], tf.bool)
+            spec[f"{column.name}.mask"] = tf.TensorSpec([None, *column.shape], tf.bool)
     if numbered:
         if NUMBER in spec:
             raise ValueError(f"numbered=True adds {NUMBER!r}, and the dataset has such a column: rename it in its spec")
@@ -56,7 +56,7 @@ def flat_spec(columns: Sequence[Column]) -> tuple[Any, ...]:
     for column in columns:
         out += _flat_spec_of(column)
         if column.mask:
-            out.append(tf.TensorSpec([None], tf.bool))
+            out.append(tf.TensorSpec([None, *column.shape], tf.bool))
     return (*out, tf.TensorSpec([], tf.int64))
 
 
