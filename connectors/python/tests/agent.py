@@ -37,6 +37,9 @@ SCHEMA = {
 }
 
 
+NAMES = {"partitions": {"7": "files:demo"}, "segments": {"7/5": "day_5.tsv"}}
+
+
 def records(first: int, rows: int) -> list[np.ndarray | bytes]:
     """The buffers of SCHEMA for records [first, first + rows)."""
     ids = np.arange(first, first + rows, dtype=np.int64)
@@ -64,6 +67,7 @@ class Stream:
         self.open = open_
         self.credit = 0
         self.sent = 0  # batches
+        self.frames = 0  # over its data connection
         self.rows_sent = 0
         self.steps: list[dict[str, Any]] = []
         self.through = 0
@@ -111,6 +115,8 @@ class Agent:
         self.epoch = 1
         self.hellos: list[dict[str, Any]] = []
         self.heard: list[tuple[int, int, dict[str, Any]]] = []  # type, stream, payload
+        #: The names block of a frame, of which so many were sent over its connection before.
+        self.names: Callable[[int], dict[str, Any] | None] = lambda before: None if before else NAMES
         self.credits: list[int] = []
         self.ready = 0  # the round that READY named last
         self.streams: dict[int, Stream] = {}
@@ -258,6 +264,7 @@ class Agent:
             self._open(connection, stream, payload)
         elif type_ == ATTACH:
             self.streams[stream].data = connection
+            self.streams[stream].frames = 0
             if self.regions and payload.get("regions"):
                 self.streams[stream].lender = Lender(self.regions)
         elif type_ == CREDIT:
@@ -384,10 +391,9 @@ class Agent:
                 per_batch=per_batch,
                 first=stream.sent + 1,
                 last=stream.rows_sent + rows == self.total,
-                names={"partitions": {"7": "files:demo"}, "segments": {"7/5": "day_5.tsv"}}
-                if not stream.sent
-                else None,
+                names=self.names(stream.frames),
             )
+            stream.frames += 1
             stream.credit -= batches
             stream.sent += batches
             stream.rows_sent += rows

@@ -192,6 +192,26 @@ def test_spans_cut_at_batches_give_ranges_and_leases() -> None:
     assert middle.positions().tolist() == [(0, 1, 5, 40), (0, 1, 6, 500), (0, 1, 6, 510), (0, 1, 6, 520)]
 
 
+def test_names_that_are_told_anew_replace_the_older_ones_and_each_frame_keeps_its_own() -> None:
+    names = _frame.Names()
+
+    def told(segment: int, block: dict[str, Any] | None) -> Batch:
+        nonlocal names
+        payload = frame([np.array([40, 41], np.int64)], [span(2, 40, 42, segment=segment)], rows=2, per_batch=2,
+                        names=block)  # fmt: skip
+        f = _frame.parse(aligned(payload), (), names)
+        names = f.names
+        return Batch(f, 0, 2, None, 1)
+
+    first = told(5, {"partitions": {"7": "files:d"}, "segments": {"7/5": "a.tsv"}})
+    second = told(6, {"segments": {"7/6": "b.tsv"}})
+    again = told(5, None)
+    third = told(6, {"anew": True, "partitions": {"7": "files:d"}, "segments": {"7/6": "b.tsv"}})
+    assert names.segments == {"7/6": "b.tsv"}
+    assert [b.ranges[0].name for b in (first, second, again, third)] == ["a.tsv", "b.tsv", "a.tsv", "b.tsv"]
+    assert {b.ranges[0].partition for b in (first, second, again, third)} == {"files:d"}
+
+
 @pytest.mark.parametrize(
     ("identity", "segment", "number"),
     [

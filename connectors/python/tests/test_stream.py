@@ -266,6 +266,36 @@ def test_a_slow_trainer_has_two_batches_out_and_a_fast_one_whole_frames(
         assert sum(agent.credits) - stream.stats().batches <= 2 * 1024
 
 
+def test_a_stream_without_end_does_not_keep_the_name_of_each_segment(agents: Agents) -> None:
+    agent = agents(total=1000)
+    agent.names = lambda before: {
+        "partitions": {"7": "files:demo"}, "segments": {"7/5": f"day_{before}.tsv", f"7/{before + 10}": "later"},
+        **({} if before % 10 else {"anew": True}),
+    }  # fmt: skip
+    kept, most = [], 0
+    with headrace.dataset("clicks").batches(10) as stream:
+        for b in stream:
+            kept.append(b)
+            most = max(most, len(stream._feed._names.segments))
+            stream.step()
+    assert most == 11
+    assert len(kept) == 100
+    assert kept[0].ranges[0].name == "day_9.tsv"  # the last one that was told before the names were told anew
+
+
+def test_each_connection_is_told_its_names(agents: Agents) -> None:
+    first = agents(total=1000)
+    with headrace.dataset("clicks").batches(10) as stream:
+        assert next(stream).ranges[0].name == "day_5.tsv"
+        stream.step()
+        first.kill()
+        agents(total=1000).names = lambda before: None if before else {"segments": {"7/6": "day_6.tsv"}}
+        while "7/6" not in stream._feed._names.segments:
+            next(stream)
+            stream.step()
+        assert stream._feed._names.segments == {"7/6": "day_6.tsv"}
+
+
 def test_stats_tell_waiting_from_working(agents: Agents) -> None:
     agent = agents()
     agent.hold = True

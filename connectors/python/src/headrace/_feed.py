@@ -190,6 +190,7 @@ class Feed:
 
     def _accept(self, payload: NDArray[np.uint8], header: wire.Header) -> None:
         frame = parse(payload, self._channel.columns, self._names)
+        self._names = frame.names
         if header.number != frame.batches or header.stream != self._channel.number:
             raise ProtocolError(
                 f"a frame of {frame.batches} batches came as {header.number} batches of stream {header.stream}"
@@ -240,6 +241,7 @@ class Feed:
             with contextlib.suppress(OSError):  # the first read sees it too
                 self._hello_sent.extend(map(sock.send, (hello,)))  # in C, as in _receive.py: sent once
         self._regions = Regions()
+        self._names = Names()  # each connection is told them again
         try:
             self._receiver = Receiver(sock)
         except ValueError:  # another thread has closed the stream, and with it the socket

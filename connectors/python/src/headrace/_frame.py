@@ -40,7 +40,8 @@ SPAN = np.dtype(
 
 
 class Names:
-    """The names of partitions and segments that a stream has received."""
+    """The names of partitions and segments that came over a data connection, since the agent told all
+    names anew. The agent knows which names are here. A frame keeps the names that it came with."""
 
     __slots__ = ("partitions", "segments")
 
@@ -48,12 +49,15 @@ class Names:
         self.partitions: dict[str, str] = {}
         self.segments: dict[str, str] = {}
 
-    def learn(self, told: dict[str, Any]) -> None:
-        for known, key in ((self.partitions, "partitions"), (self.segments, "segments")):
+    def learn(self, told: dict[str, Any]) -> Names:
+        """Returns the names that the frame needs which told these: ours, or new ones."""
+        names = Names() if told.get("anew") is True else self
+        for known, key in ((names.partitions, "partitions"), (names.segments, "segments")):
             new = told.get(key) or {}
             if not isinstance(new, dict):
                 raise ProtocolError(f"the names of {key} in a frame are not an object")
             known.update((str(k), str(v)) for k, v in new.items())
+        return names
 
 
 class Frame:
@@ -141,7 +145,7 @@ def _parse(payload: NDArray[np.uint8], columns: tuple[Column, ...], names: Names
     frame.times = bytes(view[times_at : times_at + 16 * (batches + spans)]) if times_at else b""
     table = struct.unpack_from(f"<{2 * buffers}Q", view, table_at)
     if names_size:
-        names.learn(wire.decode(wire.FRAME, payload[names_at : names_at + names_size].tobytes()))
+        frame.names = names.learn(wire.decode(wire.FRAME, payload[names_at : names_at + names_size].tobytes()))
 
     lay = _Layer(payload, table)
     frame.offsets = lay.fixed(0, _INT64, (rows,))
