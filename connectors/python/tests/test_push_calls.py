@@ -16,6 +16,7 @@ import headrace
 import pytest
 from headrace import _master, _push
 from headrace._chunk import Builder
+from headrace._upload import Uploader
 
 LAYOUT = {"partitions": 1, "chunk_bytes": 1, "max_chunk_bytes": 1 << 26, "max_record": 1 << 20, "key": ""}
 
@@ -435,3 +436,39 @@ def test_a_large_body_leaves_in_pieces_each_with_its_own_time(played: Played, mo
     assert played.bodies[-1] == body
     assert max(left) <= _master._PIECE
     assert sum(left[1:]) == len(body)
+
+
+class ClientError(Exception):
+    """botocore's, as far as it matters."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"An error occurred ({status}) when calling the PutObject operation")
+        self.response = {"Error": {"Code": "?"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+class Bucket:
+    """A client of S3 that puts again when the answer to a put is lost, as boto3's does."""
+
+    def __init__(self, status: int) -> None:
+        self.objects: dict[str, bytes] = {}
+        self._status = status
+
+    def put_object(self, **said: Any) -> None:
+        assert (said["Bucket"], said["IfNoneMatch"]) == ("lake", "*")
+        if self._status == 412:
+            self.objects[said["Key"]] = said["Body"]
+        raise ClientError(self._status)
+
+
+def test_a_chunk_that_boto3_has_put_twice_is_staged() -> None:
+    """Its first try has put the chunk, and the answer was lost. The second one finds an object there."""
+    builder = Builder()
+    builder.plain(b"x")
+    chunk, place = builder.seal(), {"url": "s3://lake/pushed", "stream": "clicks-1", "now_ms": 1_700_000_000_000}
+    bucket = Bucket(412)
+    locator = Uploader(place, bucket, 0.0).stage("t", 3, chunk, None, print)
+    ((key, stored),) = bucket.objects.items()
+    assert locator.split()[:3] == ["1", key.removeprefix("pushed/"), str(len(stored))]
+    assert stored == chunk
+    with pytest.raises(ClientError, match="403"):
+        Uploader(place, Bucket(403), 0.0).stage("t", 3, chunk, None, print)
