@@ -14,6 +14,7 @@ from typing import Any
 import headrace
 import pytest
 from agent import BYE, CLOSE, QUIT, STEP, Agent
+from headrace._wire import Bell
 
 Agents = Callable[..., Agent]
 
@@ -220,6 +221,37 @@ def test_a_trainer_that_forks_keeps_its_stream_and_the_child_gets_none(agents: A
     agent.wait(lambda: agent.of(BYE))
     assert len(agent.hellos) == 1
     assert [s["through"] for s in agent.of(STEP)] == [1, 2]
+
+
+PAUSED = """
+import headrace, os, sys
+stream = headrace.dataset("clicks").batches(10)
+with stream.paused("eval"):
+    inherited = {int(fd) for fd in os.listdir("/proc/self/fd")}
+    pid = os.fork()
+    if pid == 0:
+        own = [os.open("own", os.O_RDWR | os.O_CREAT) for _ in range(20)]  # some have numbers that were the trainer's
+        assert inherited & set(own)
+if pid == 0:
+    os._exit(os.stat("own").st_size)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_that_leaves_a_pause_writes_into_no_file_of_its_own(agents: Agents, folder: str) -> None:
+    agents()
+    process = trainer(f"import os\nos.chdir({folder!r})\n" + PAUSED, "-W", "ignore::DeprecationWarning")
+    _, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_a_ring_after_the_end_is_written_into_no_file_that_has_its_number_now(folder: str) -> None:
+    bell = Bell()
+    bell.close()
+    with open(f"{folder}/a", "wb") as a, open(f"{folder}/b", "wb") as b:
+        bell.ring()
+        bell.wait(None, False, 0)
+        assert (os.fstat(a.fileno()).st_size, os.fstat(b.fileno()).st_size) == (0, 0)
 
 
 def test_the_end_of_a_trainer_is_seen_though_its_child_lives(agents: Agents, folder: str) -> None:

@@ -229,6 +229,8 @@ class Trainer:
             self.control.later(functools.partial(self.close_channel, channel))
 
     def pause(self, channel: Channel, why: str | None) -> None:
+        if os.getpid() != self._pid:
+            return
         if self.control.inside():
             self.control.later(functools.partial(self.pause, channel, why))
             return

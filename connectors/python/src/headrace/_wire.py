@@ -182,6 +182,8 @@ class Bell:
 
     def wait(self, sock: socket.socket | None, sending: bool, seconds: float) -> None:
         """Returns on a ring, when sock can be read (or written, if sending), or in time."""
+        if self._read < 0:
+            return
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         if sock is not None:
@@ -191,6 +193,9 @@ class Bell:
             os.read(self._read, 4096)
 
     def close(self) -> None:
-        for fd in (self._read, self._write):
+        """From now on a ring does nothing: the descriptors may be those of other files soon."""
+        ends = self._read, self._write
+        self._read = self._write = -1
+        for fd in ends:
             with contextlib.suppress(OSError):
                 os.close(fd)
