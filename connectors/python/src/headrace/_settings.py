@@ -101,7 +101,7 @@ def job_of_folder(path: str = SETTINGS_FILE) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): correct it, or set HEADRACE_JOB to the job's name") from None
+        raise ValueError(f"{path} cannot be read ({error}): correct it, or set HEADRACE_JOB") from None
     jobs = []
     for number, line in enumerate(lines, 1):
         where = f"{path}:{number}: {line.strip()}"
