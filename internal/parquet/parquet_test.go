@@ -265,3 +265,29 @@ func FuzzFile(f *testing.F) {
 		boundsHold(t, b)
 	})
 }
+
+// testdata/empty/make.py says how these files were made.
+func TestARowGroupWithoutRowsNeedsNoData(t *testing.T) {
+	for name, group := range map[string]int{"all": 0, "first": 0, "between": 1, "last": 1} {
+		b, err := os.ReadFile("testdata/empty/" + name + ".parquet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		rd, err := f.Read(bytes.NewReader(b), group, paths("/id", "/tags/*", "/absent"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := rd.Skip(0); err != nil || rd.Left() != 0 {
+			t.Errorf("%s: %d rows left, %v", name, rd.Left(), err)
+		}
+		rd.Close()
+		if _, err := f.Read(bytes.NewReader(b), group, paths("/tags")); err == nil || !strings.Contains(err.Error(), "is a list") {
+			t.Errorf("%s: a list is read as a value: %v", name, err)
+		}
+	}
+}

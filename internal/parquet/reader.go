@@ -30,7 +30,8 @@ type Reader struct {
 type handle struct{ io.ReaderAt }
 
 // Read begins a row group. Paths that the file does not have become columns that are
-// Absent.
+// Absent. Of a group without rows, only the types of the fields are checked: pyarrow writes 0 for
+// where its data begins.
 func (f *File) Read(r io.ReaderAt, group int, paths []Path) (rd *Reader, err error) {
 	defer recovered(&err)
 	rd = &Reader{f: f, paths: paths, rows: f.Groups[group].Rows, in: &handle{r}}
@@ -43,6 +44,13 @@ func (f *File) Read(r io.ReaderAt, group int, paths []Path) (rd *Reader, err err
 		}
 		if err != nil {
 			return nil, err
+		}
+		if rd.rows == 0 { // its metadata may say anything of the data that it does not have
+			if _, _, err := leaf.kind(); err != nil {
+				return nil, fieldError(p.Text, err)
+			}
+			rd.cols = append(rd.cols, nil)
+			continue
 		}
 		c, err := f.chunk(rd.in, group, leaf, &rd.un)
 		if err != nil {

@@ -132,3 +132,30 @@ func TestARecordThatCannotBeReadIsCountedAndPassed(t *testing.T) {
 		}
 	}
 }
+
+func TestAParquetFileWithoutRowsIsPassed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"all", "first", "between"} { // all has no row, first 3, between 5
+		b, err := os.ReadFile("../parquet/testdata/empty/" + name + ".parquet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".parquet"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs, err := dataset.Documents([]byte("name: clicks\nfiles: {root: .}\ndecode: {format: parquet, columns: [{name: id, path: id, dtype: int64}]}\n"), "a test", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(spec *dataset.Spec) (sources.Source, error) {
+		return spec.ForALook().Open(dataset.Opening{AllowedRoots: []string{dir}, Logger: slog.New(slog.DiscardHandler)})
+	}
+	if c, err := Check(t.Context(), docs[0].Spec, open, 0); err != nil || c.Records != 8 || c.Bad != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	rows, err := First(t.Context(), docs[0].Spec, open, 10, nil)
+	if err != nil || len(rows.Values()) != 8 {
+		t.Errorf("%v, %v", rows, err)
+	}
+}

@@ -149,12 +149,15 @@ func (s *Source) listTable(f file, l locator, st stamp, was listedFile) error {
 	return nil
 }
 
-// readFirst shows whether the wanted fields can be read. It reads no rows.
+// readFirst shows whether the wanted fields can be read. It reads no rows. The fields of a file
+// without rows may be any: a writer that had no values may not know their types.
 func readFirst(t *parquet.File, f io.ReaderAt, paths []parquet.Path) (*parquet.Reader, error) {
-	if len(t.Groups) == 0 {
-		return nil, nil
+	for i, g := range t.Groups {
+		if g.Rows > 0 {
+			return t.Read(f, i, paths)
+		}
 	}
-	return t.Read(f, 0, paths)
+	return nil, nil
 }
 
 // take gives a reading of the group that is at or before row, or nil.
