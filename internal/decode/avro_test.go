@@ -135,3 +135,24 @@ func sameValue(got, want any) bool {
 	}
 	return false
 }
+
+// An element of an inner array that is null is an element without a value, as in JSON. If it were left out, lists
+// of one record would no longer match element by element.
+func TestANullAtAnIndexBelowAStarIsAnElementWithoutAValue(t *testing.T) {
+	schema := `{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":{"type":"array","items":["null","long"]}}}]}`
+	record := wire(7, 8, 2, 2, 2, 0, 2, 0, 0, 2, 2, 6, 0, 0, 0)
+	const text = `{"a":[[1],[null],[3],[]]}`
+	for more, want := range map[string]string{`, default: "9"`: "[[1 9 3 9]]", "": "an element of the array has no value"} {
+		columns := "columns: [{name: x, path: /a/*/0, dtype: int64" + more + "}]\n"
+		for format, d := range map[string]*Decoder{text: compile(t, "format: json\n"+columns), record: written(t, columns, shelf{7: schema})} {
+			f, err := decodeAll(t, d, lines(format))
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = fmt.Sprint(rowsOf(t, f, "x"))
+			}
+			if !strings.Contains(got, want) {
+				t.Errorf("%q: %s, want %s", format, got, want)
+			}
+		}
+	}
+}

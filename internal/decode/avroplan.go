@@ -222,7 +222,7 @@ func (c *avroCompiler) array(t *schema.Type, ws []*want, at where) {
 			stars = append(stars, kid)
 		case ok:
 			more.index = append(more.index, i)
-			more.runs = append(more.runs, c.run(func() { c.value(t.Item, []*want{kid}, where{maybe: true}) }))
+			more.runs = append(more.runs, c.run(func() { c.value(t.Item, []*want{kid}, where{maybe: true, inner: at.inner}) }))
 		default:
 			c.leadNowhere([]*want{kid}, "the writer's schema has an array there: write a * or a number instead of "+kid.token)
 		}
