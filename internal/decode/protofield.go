@@ -77,7 +77,8 @@ func (c *protoCompiler) repeated(f protoreflect.FieldDescriptor, ws []*want, x *
 	defer func() { c.depth-- }()
 	if x.has = true; f.Message() == nil {
 		x.one = c.value(f, stars)
-		x.copied = len(x.at) == 0 && len(x.one.cells) == 1 && len(x.one.wrong) == 0 && c.lieAlike(f.Kind(), x.one.cells[0])
+		x.one.lacks = unfilled(&x.one, stars)
+		x.copied = len(x.at) == 0 && len(x.one.cells) == 1 && len(x.one.wrong) == 0 && len(x.one.lacks) == 0 && c.lieAlike(f.Kind(), x.one.cells[0])
 		return
 	}
 	scope := &protoScope{outer: c.scope}
@@ -89,11 +90,13 @@ func (c *protoCompiler) repeated(f protoreflect.FieldDescriptor, ws []*want, x *
 	}
 	r := &c.p.runs[x.one.run]
 	r.element, r.saves, r.resets = true, scope.saves, scope.resets
-	for _, id := range innermost(stars) {
-		if !slices.Contains(x.one.cells, id) && !slices.Contains(x.one.wrong, id) {
-			r.checks = append(r.checks, id)
-		}
-	}
+	r.checks = unfilled(&x.one, stars)
+}
+
+// unfilled are the cells that get a value for each element, and that the element itself does not
+// fill.
+func unfilled(v *protoValue, stars []*want) []int32 {
+	return slices.DeleteFunc(innermost(stars), func(id int32) bool { return slices.Contains(v.cells, id) || slices.Contains(v.wrong, id) })
 }
 
 // lieAlike reports whether packed numbers lie in the record as they do in the list's column.

@@ -61,6 +61,7 @@ type protoValue struct {
 	run      int32        // of a message; -1: nothing in it is wanted
 	stamp    int32        // of a Timestamp that cells want: where it is put together; -1: none
 	wrong    []int32      // cells that do not take it
+	lacks    []int32      // cells of paths that go on below it, where there is nothing
 	why      string
 	presence bool // it is in the record if it was written
 }

@@ -59,6 +59,11 @@ func (d *Decoder) protoPut(prog *protoProgram, f *protoField, v *protoValue, num
 	if len(v.wrong) > 0 && !d.protoWrong(v, p, next) {
 		return -1
 	}
+	for _, id := range v.lacks {
+		if !d.missingElement(id) {
+			return -1
+		}
+	}
 	return next
 }
 
