@@ -127,14 +127,14 @@ func (s *Source) listTable(f file, l locator, st stamp, was listedFile) error {
 	}
 	l.Rows, l.Plain = true, t.Rows
 	start := int64(-1)
-	for i, g := range t.Groups {
-		if g.Start+g.Rows <= was.end {
+	for _, g := range t.Groups {
+		if g.Rows == 0 || g.Start+g.Rows <= was.end {
 			continue
 		}
 		if start < 0 {
 			start = max(g.Start, was.end)
 		}
-		if l.End = g.Start + g.Rows; l.End-start >= tableSegment || i == len(t.Groups)-1 {
+		if l.End = g.Start + g.Rows; l.End-start >= tableSegment {
 			s.add(l.Path, start, l)
 			start = -1
 		}
