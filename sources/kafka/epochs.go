@@ -3,7 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -22,6 +22,9 @@ import (
 const (
 	unknownEpoch = -1
 	runsMost     = 16 // remembered of each partition
+	leadersMost  = 16 // replaced leaders of each partition that were not asked about
+	// failuresMost: if a broker does not answer, each of its partitions costs answerWithin.
+	failuresMost = 3
 )
 
 // run is a range of offsets that were read and have the epoch of one leader.
@@ -35,10 +38,10 @@ type epochs struct {
 	mu    sync.Mutex // guards what follows
 	runs  map[sources.PartitionID][]run
 	heads map[sources.PartitionID]reached
-	// before has leaders that were replaced. Compare has not asked the new leader yet up to
-	// which offset it has their records. If several leaders of a partition were replaced, the
-	// first one counts, because its records end first.
-	before map[partition]reached
+	// before has leaders that were replaced, the oldest first. Compare has not asked the new
+	// leader yet up to which offset it has their records. Each one is asked about: the new
+	// leader may have all records of an older one, and lack some of a newer one.
+	before map[partition][]reached
 }
 
 // reached is the head of a partition while its leader had an epoch.
@@ -48,7 +51,7 @@ type reached struct {
 }
 
 func newEpochs() *epochs {
-	return &epochs{runs: map[sources.PartitionID][]run{}, heads: map[sources.PartitionID]reached{}, before: map[partition]reached{}}
+	return &epochs{runs: map[sources.PartitionID][]run{}, heads: map[sources.PartitionID]reached{}, before: map[partition][]reached{}}
 }
 
 // read notes that a run was read.
@@ -107,33 +110,70 @@ func (e *epochs) headIs(p partition, now reached) {
 	case met && now.epoch == old.epoch:
 		now.head = max(now.head, old.head)
 	case met:
-		if _, asked := e.before[p]; !asked {
-			e.before[p] = old
+		all := e.before[p]
+		if len(all) == leadersMost {
+			all = slices.Delete(all, 0, 1)
 		}
+		e.before[p] = append(all, old)
 	}
 	e.heads[id] = now
 }
 
-// Compare asks each new leader up to which offset it has the records of the leader before.
+// Compare asks each new leader up to which offset it has the records of the leaders before.
 // It returns the ranges that it does not have. It asks each new leader once.
 func (s *Source) Compare(ctx context.Context) ([]sources.Replaced, error) {
-	s.epochs.mu.Lock()
-	open := maps.Clone(s.epochs.before)
-	s.epochs.mu.Unlock()
+	return s.epochs.compare(ctx, s.client.epochEnd)
+}
+
+// compare asks about all partitions with replaced leaders. If some cannot be asked now, it goes
+// on with the others, and returns the first error.
+func (e *epochs) compare(ctx context.Context, end func(context.Context, partition, int32) (int64, error)) ([]sources.Replaced, error) {
+	e.mu.Lock()
+	open := make(map[partition][]reached, len(e.before))
+	for p, leaders := range e.before {
+		open[p] = slices.Clone(leaders)
+	}
+	e.mu.Unlock()
 	var all []sources.Replaced
-	for p, old := range open {
-		end, err := s.client.epochEnd(ctx, p, old.epoch)
-		if err != nil {
-			return all, err
+	var first error
+	failures := 0
+	for p, leaders := range open {
+		from, before := int64(math.MaxInt64), int64(-1) // the lowest replaced offset, and the highest head
+		var err error
+		for _, old := range leaders {
+			var at int64
+			if at, err = end(ctx, p, old.epoch); err != nil {
+				break
+			}
+			if at < old.head {
+				from, before = min(from, at), max(before, old.head)
+			}
 		}
-		s.epochs.mu.Lock()
-		delete(s.epochs.before, p)
-		s.epochs.mu.Unlock()
-		if end < old.head {
-			all = append(all, sources.Replaced{Partition: p.id(), From: end, Before: old.head})
+		if err != nil { // all its leaders are asked about again
+			if first == nil {
+				first = err
+			}
+			if failures++; failures == failuresMost || ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		e.asked(p, leaders[len(leaders)-1].epoch)
+		if before >= 0 {
+			all = append(all, sources.Replaced{Partition: p.id(), From: from, Before: before})
 		}
 	}
-	return all, nil
+	return all, first
+}
+
+// asked forgets the replaced leaders up to an epoch.
+func (e *epochs) asked(p partition, epoch int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.before[p] = slices.DeleteFunc(e.before[p], func(r reached) bool { return r.epoch <= epoch })
+	if len(e.before[p]) == 0 {
+		delete(e.before, p)
+	}
 }
 
 // epochEnd returns the offset up to which the leader's log has records of this epoch and

@@ -1,6 +1,13 @@
 package kafka
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/headrace/headrace/sources"
+)
 
 func TestRunsOfOneEpochGrowTogetherAndTheOlderEpochCounts(t *testing.T) {
 	e := newEpochs()
@@ -36,7 +43,84 @@ func TestOnlyANewerLeaderIsAskedAbout(t *testing.T) {
 	}
 	e.headIs(p, reached{7, 50})
 	e.headIs(p, reached{9, 60})
-	if e.before[p] != (reached{5, 100}) || e.heads[p.id()] != (reached{9, 60}) {
+	if !slices.Equal(e.before[p], []reached{{5, 100}, {7, 50}}) || e.heads[p.id()] != (reached{9, 60}) {
 		t.Errorf("%+v, %+v", e.before, e.heads)
+	}
+	for epoch := range int32(3 * leadersMost) {
+		e.headIs(p, reached{10 + epoch, 60})
+	}
+	if all := e.before[p]; len(all) != leadersMost || all[leadersMost-1].epoch != 10+3*leadersMost-2 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// Several leaders are replaced before Compare gets an answer.
+func TestEachReplacedLeaderIsAskedAbout(t *testing.T) {
+	for name, c := range map[string]struct {
+		heads []reached
+		ends  map[int32]int64 // of the epochs in the newest leader's log
+		want  sources.Replaced
+	}{
+		"the newest lacks records of the second": {[]reached{{4, 100}, {5, 110}, {6, 120}}, map[int32]int64{4: 100, 5: 105}, sources.Replaced{From: 105, Before: 110}},
+		"of the first":                           {[]reached{{4, 100}, {5, 110}, {6, 120}}, map[int32]int64{4: 90, 5: 110}, sources.Replaced{From: 90, Before: 100}},
+		"of both":                                {[]reached{{4, 100}, {5, 110}, {6, 120}}, map[int32]int64{4: 90, 5: 90}, sources.Replaced{From: 90, Before: 110}},
+		"of both, and the second reached less":   {[]reached{{4, 100}, {5, 95}, {6, 120}}, map[int32]int64{4: 80, 5: 90}, sources.Replaced{From: 80, Before: 100}},
+		"of none":                                {[]reached{{4, 100}, {5, 110}, {6, 120}}, map[int32]int64{4: 100, 5: 110}, sources.Replaced{}},
+	} {
+		e, p := newEpochs(), partition{cluster: "c", topic: topicID{1}, name: "t", number: 3}
+		for _, h := range c.heads {
+			e.headIs(p, h)
+		}
+		answers := false
+		end := func(_ context.Context, _ partition, epoch int32) (int64, error) {
+			if epoch == 5 && !answers {
+				return 0, errors.New("no leader")
+			}
+			return c.ends[epoch], nil
+		}
+		if found, err := e.compare(t.Context(), end); err == nil || len(found) > 0 {
+			t.Errorf("%s: without an answer: %+v, %v", name, found, err)
+		}
+		answers = true
+		found, err := e.compare(t.Context(), end)
+		var want []sources.Replaced
+		if c.want.Before > 0 {
+			c.want.Partition = p.id()
+			want = append(want, c.want)
+		}
+		if err != nil || !slices.Equal(found, want) {
+			t.Errorf("%s: %+v, %v", name, found, err)
+		}
+		if found, err := e.compare(t.Context(), end); err != nil || len(found) > 0 || len(e.before) > 0 {
+			t.Errorf("%s: again: %+v, %v, %+v", name, found, err, e.before)
+		}
+	}
+}
+
+func TestAPartitionThatCannotBeComparedDoesNotKeepTheOthers(t *testing.T) {
+	e := newEpochs()
+	for number := range int32(8) {
+		p := partition{cluster: "c", topic: topicID{1}, name: "t", number: number}
+		e.headIs(p, reached{4, 100})
+		e.headIs(p, reached{5, 100})
+	}
+	found, err := e.compare(t.Context(), func(_ context.Context, p partition, _ int32) (int64, error) {
+		if p.number < 2 {
+			return 0, errors.New("no leader")
+		}
+		return 90, nil
+	})
+	if err == nil || len(found) != 6 || len(e.before) != 2 {
+		t.Errorf("%+v, %v, %+v", found, err, e.before)
+	}
+	asked := 0
+	for number := range int32(8) {
+		e.headIs(partition{cluster: "c", topic: topicID{1}, name: "t", number: number}, reached{6, 100})
+	}
+	if _, err = e.compare(t.Context(), func(context.Context, partition, int32) (int64, error) {
+		asked++
+		return 0, errors.New("no broker answers")
+	}); err == nil || asked != failuresMost {
+		t.Errorf("%d partitions were asked about, %v", asked, err)
 	}
 }
