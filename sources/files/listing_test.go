@@ -1,6 +1,8 @@
 package files
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
@@ -194,9 +196,15 @@ func TestWhatIsNoTextIsRefusedByName(t *testing.T) {
 	for content, want := range map[string]string{
 		"\x1f\x8b\x08rest":     "x.csv: is compressed with gzip",
 		"\x28\xb5\x2f\xfdrest": "is compressed with zstd",
-		"PAR1rest":             "is a Parquet file; set decode.format: parquet",
 		"Obj\x01rest":          "is an Avro file; set decode.format: avro",
+		"BZh91AY&SY rest":      "is compressed with bzip2",
+		"BZh9\x17rE8P\x90rest": "is compressed with bzip2",
 		"\xff\xfea\x00":        "is UTF-16 text",
+
+		"PAR1\x15\x04\x15\x10\x4c\x00 a file that was cut short": "is a Parquet file; set decode.format: parquet",
+		"PAR1 rest \x03\x00\x00\x00PAR1":                         "is a Parquet file; set decode.format: parquet",
+		"ORC\x0a\x1a\x0a\x03\x00\x00 a file that was cut short":  "is an ORC file",
+		"ORC rest \x82\xf4\x03\x03ORC\x18":                       "is an ORC file",
 	} {
 		dir := tree(t, map[string]string{"x.csv": content})
 		s := lineSource(t, Options{Spec: spec(dir)})
@@ -206,6 +214,23 @@ func TestWhatIsNoTextIsRefusedByName(t *testing.T) {
 		raw := lineSource(t, Options{Spec: spec(dir), Framing: Framing{Kind: Whole}})
 		if n := len(sourcetest.Segments(t, raw, raw.partition, 10)); n != 1 {
 			t.Errorf("%q has %d segments with raw framing", content, n)
+		}
+	}
+}
+
+func TestATextMayBeginAsAnotherFormatDoes(t *testing.T) {
+	for _, text := range []string{"ORCID,name\n1,a\n", "ORC,name\n1,ORC\n", "ORC", "PAR1,PAR2\n1,2\n", "PAR1\n2\nPAR1", "PAR1", "BZhang,1\n", "BZh1,BZh2\n", "BZh", "Obj,1\n"} {
+		var gz bytes.Buffer
+		w := gzip.NewWriter(&gz)
+		if _, err := w.Write([]byte(text)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string]string{"x.csv": text, "x.csv.gz": gz.String()} {
+			s := lineSource(t, Options{Spec: spec(tree(t, map[string]string{name: content}))})
+			segs := sourcetest.Segments(t, s, s.partition, 10)
+			if len(segs) != 1 || segs[0].Start != 0 || segs[0].End != int64(len(text)) {
+				t.Errorf("%s, %q: %+v", name, text, segs)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,20 +12,84 @@ import (
 )
 
 // magics begin files that are not text. Cutting them at line ends would give
-// records of noise. format: the one in which such files are read; "": none.
-type magic struct{ bytes, what, format string }
+// records of noise.
+type magic struct {
+	bytes, what string
+	format      string // in which such files are read; "": none
+	// sure: a text may begin with the bytes too (ORCID,name). sure looks at more of the file.
+	sure func(f io.ReaderAt, size int64, head []byte) (bool, error)
+}
 
 var magics = []magic{
-	{"\x1f\x8b", "compressed with gzip", ""},
-	{"\x28\xb5\x2f\xfd", "compressed with zstd", ""},
-	{"BZh", "compressed with bzip2", ""},
-	{"\xfd7zXZ\x00", "compressed with xz", ""},
-	{"\x04\x22\x4d\x18", "compressed with lz4", ""},
-	{"PAR1", "a Parquet file", "parquet"},
-	{"ORC", "an ORC file", ""},
-	{"Obj\x01", "an Avro file", "avro"},
-	{"\xff\xfe", "UTF-16 text", ""},
-	{"\xfe\xff", "UTF-16 text", ""},
+	{bytes: "\x1f\x8b", what: "compressed with gzip"},
+	{bytes: "\x28\xb5\x2f\xfd", what: "compressed with zstd"},
+	{bytes: "BZh", what: "compressed with bzip2", sure: isBzip2},
+	{bytes: "\xfd7zXZ\x00", what: "compressed with xz"},
+	{bytes: "\x04\x22\x4d\x18", what: "compressed with lz4"},
+	{bytes: "PAR1", what: "a Parquet file", format: "parquet", sure: isParquet},
+	{bytes: "ORC", what: "an ORC file", sure: isORC},
+	{bytes: "Obj\x01", what: "an Avro file", format: "avro"},
+	{bytes: "\xff\xfe", what: "UTF-16 text"},
+	{bytes: "\xfe\xff", what: "UTF-16 text"},
+}
+
+// headMost is how many bytes of a file's beginning are looked at.
+const headMost = 512
+
+// magicOf returns the magic that a file begins with; nil: it begins with none.
+func magicOf(f io.ReaderAt, size int64, head []byte) (*magic, error) {
+	for i := range magics {
+		m := &magics[i]
+		if !bytes.HasPrefix(head, []byte(m.bytes)) {
+			continue
+		}
+		if m.sure == nil {
+			return m, nil
+		}
+		if sure, err := m.sure(f, size, head); sure || err != nil {
+			return m, err
+		}
+	}
+	return nil, nil
+}
+
+// isBzip2: after BZh come the size of blocks and the beginning of a block, or the end of an
+// empty stream.
+func isBzip2(_ io.ReaderAt, _ int64, head []byte) (bool, error) {
+	return len(head) >= 10 && head[3] >= '1' && head[3] <= '9' && (string(head[4:10]) == "1AY&SY" || string(head[4:10]) == "\x17rE8P\x90"), nil
+}
+
+// isParquet: the file ends as Parquet does. If it was cut short, it has zero bytes near its
+// beginning, which a text does not have: each header of a page ends with one.
+func isParquet(f io.ReaderAt, size int64, head []byte) (bool, error) {
+	if bytes.IndexByte(head, 0) >= 0 {
+		return true, nil
+	}
+	end, err := endOf(f, size, 8)
+	return len(end) == 8 && string(end[4:]) == "PAR1" && int64(binary.LittleEndian.Uint32(end)) <= size-12, err
+}
+
+// isORC: the last message of an ORC file ends with the magic as its field 8000. One byte
+// follows, the length of that message.
+func isORC(f io.ReaderAt, size int64, head []byte) (bool, error) {
+	if bytes.IndexByte(head, 0) >= 0 {
+		return true, nil
+	}
+	end, err := endOf(f, size, 8)
+	return bytes.HasPrefix(end, []byte("\x82\xf4\x03\x03ORC")), err
+}
+
+// endOf reads the last n bytes; nil: there are fewer. The end of compressed content is not read,
+// because all of it would be unpacked for that.
+func endOf(f io.ReaderAt, size, n int64) ([]byte, error) {
+	if _, packed := f.(*unpacked); packed || size < n {
+		return nil, nil
+	}
+	b := make([]byte, n)
+	if _, err := readFull(f, b, size-n); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // looksLikeTFRecord: the length of a first record has the right CRC. One of four billion texts
@@ -44,10 +109,12 @@ func (s *Source) tfrecordStart(f io.ReaderAt, name string, head []byte, packed c
 	if looksLikeTFRecord(f, int64(unknownSize)) {
 		return nil
 	}
-	for _, m := range magics {
-		if how := m.codec(); how != noCodec && packed == noCodec && bytes.HasPrefix(head, []byte(m.bytes)) {
-			return s.fileError(name, fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how))
-		}
+	m, err := magicOf(f, unknownSize, head)
+	if err != nil {
+		return s.fileError(name, err)
+	}
+	if m != nil && m.codec() != noCodec && packed == noCodec {
+		return s.fileError(name, m.packed())
 	}
 	return nil // listing says which record it is
 }
@@ -70,7 +137,7 @@ func (s *Source) dataStart(ctx context.Context, f content, name string, packed c
 		}
 		return 0, nil
 	}
-	head := make([]byte, min(size, 8))
+	head := make([]byte, min(size, headMost))
 	if _, err := readFull(f, head, 0); err != nil {
 		return 0, s.fileError(name, err)
 	}
@@ -83,16 +150,17 @@ func (s *Source) dataStart(ctx context.Context, f content, name string, packed c
 	if looksLikeTFRecord(f, size) {
 		return 0, s.fileError(name, errors.New("is a TFRecord file; set decode.format: tfrecord"))
 	}
-	for _, m := range magics {
-		if bytes.HasPrefix(head, []byte(m.bytes)) {
-			if how := m.codec(); how != noCodec && packed == noCodec {
-				return 0, s.fileError(name, fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how))
-			}
-			if m.format != "" {
-				return 0, s.fileError(name, fmt.Errorf("is %s; set decode.format: %s", m.what, m.format))
-			}
-			return 0, s.fileError(name, fmt.Errorf("is %s, which cannot be read as lines; convert it to plain text", m.what))
-		}
+	m, err := magicOf(f, size, head)
+	switch {
+	case err != nil:
+		return 0, s.fileError(name, err)
+	case m == nil:
+	case m.codec() != noCodec && packed == noCodec:
+		return 0, s.fileError(name, m.packed())
+	case m.format != "":
+		return 0, s.fileError(name, fmt.Errorf("is %s; set decode.format: %s", m.what, m.format))
+	default:
+		return 0, s.fileError(name, fmt.Errorf("is %s, which cannot be read as lines; convert it to plain text", m.what))
 	}
 	start := int64(0)
 	if s.framing.Text && bytes.HasPrefix(head, []byte(byteOrderMark)) {
@@ -160,4 +228,10 @@ func (m *magic) codec() codec {
 		}
 	}
 	return noCodec
+}
+
+// packed says what to do about a compressed file whose name does not say so.
+func (m *magic) packed() error {
+	how := m.codec()
+	return fmt.Errorf("is %s, and its name does not end in %s: rename it, or set files.compression: %s", m.what, how.suffixes(), how)
 }
