@@ -48,7 +48,7 @@ type leaseTable struct {
 func newLeaseTable() leaseTable {
 	t := leaseTable{
 		slots: make([]slot, keepClosed+keepClosed/16),
-		free:  line.NewQueue[uint32](keepClosed + keepClosed/4),
+		free:  line.NewQueue[uint32](2*keepClosed + keepClosed/8), // twice its items, so that it does not grow
 		older: map[Token]uint32{},
 	}
 	clear(t.slots)

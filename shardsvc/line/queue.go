@@ -15,8 +15,10 @@ func NewQueue[T any](n int) Queue[T] {
 
 func (q *Queue[T]) Len() int { return len(q.items) - q.head }
 
+// Push appends x. If the memory is full, the items move to its beginning only if at least half of
+// it is free there, and else to larger memory. So n calls move at most about 2n items.
 func (q *Queue[T]) Push(x T) {
-	if q.head > 0 && len(q.items) == cap(q.items) {
+	if len(q.items) == cap(q.items) && q.head > 0 && 2*q.head >= len(q.items) {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
