@@ -36,6 +36,7 @@
 //	seal.go       when a frame is large or old enough to leave
 //	cutfail.go    records and leases that cannot be read
 //	send.go       frames to the trainer, once the Desk says Go
+//	names.go      which names of partitions and segments a connection was told
 //	rounds.go     rounds of a synchronous group
 //	lend.go       how a frame goes: in shared memory, or over the socket
 //	regions.go    the shared memory of a data connection

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"time"
@@ -25,15 +24,9 @@ type sender struct {
 	split time.Time // since when a frame waits for more credit
 }
 
-// names remembers which names a connection was told.
-type names struct {
-	partitions map[uint32]bool
-	segments   map[[2]int64]bool
-}
-
 // send runs until ctx ends or the connection breaks.
 func (st *stream) send(ctx context.Context, c *net.UnixConn) error {
-	s := &sender{st: st, conn: c, names: names{map[uint32]bool{}, map[[2]int64]bool{}}}
+	s := &sender{st: st, conn: c, names: newNames()}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -180,38 +173,4 @@ func (s *sender) end(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// of is the names block of the frame: names that this connection was not told before.
-func (n *names) of(w *work) []byte {
-	var partitions, segments map[string]string
-	for i := range w.runs {
-		g := w.runs[i].l.grant
-		p := g.Pieces[w.runs[i].piece]
-		if !n.partitions[g.Partition] {
-			n.partitions[g.Partition] = true
-			if partitions == nil {
-				partitions = map[string]string{}
-			}
-			partitions[fmt.Sprint(g.Partition)] = g.Identity
-		}
-		if key := [2]int64{int64(g.Partition), p.Segment}; !n.segments[key] {
-			n.segments[key] = true
-			if segments == nil {
-				segments = map[string]string{}
-			}
-			segments[fmt.Sprintf("%d/%d", g.Partition, p.Segment)] = p.Name
-		}
-	}
-	if partitions == nil && segments == nil {
-		return nil
-	}
-	block, err := json.Marshal(struct {
-		Partitions map[string]string `json:"partitions,omitempty"`
-		Segments   map[string]string `json:"segments,omitempty"`
-	}{partitions, segments})
-	if err != nil { // two maps of strings always encode
-		panic("feed: " + err.Error())
-	}
-	return block
 }
