@@ -59,7 +59,7 @@ func (lg *ledger) durable(a *speaker, k *Ack) {
 func (lg *ledger) refuse(a *speaker, k *Ack, code Code, reason string) {
 	lg.stats.Refused++
 	lg.reply(Reply{To: a.session, Kind: ReplyAck, Token: k.Token, Prefix: k.Prefix, Code: code, Reason: reason})
-	lg.report(Report{Kind: ReportAckRefused, Token: k.Token, Agent: a.name, Reason: reason})
+	lg.report(Report{Kind: ReportAckRefused, Token: k.Token, Agent: a.name, Code: code, Reason: reason})
 }
 
 // settle moves the rows of l below pos from leased to settled.

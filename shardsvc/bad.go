@@ -90,7 +90,7 @@ func (lg *ledger) readBad(l *lease, from int64, f *ReadFailure) {
 		}
 	}
 	if from < end {
-		lg.reportBack(l, from, badRecord)
+		lg.reportBack(l, from, ReclaimedBadRecord)
 	}
 	lg.giveBack(l, from, untouched)
 	for i := range f.Bad {

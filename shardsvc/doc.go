@@ -36,6 +36,7 @@
 //	input.go       the inputs of a dataset: its source, and its backfill
 //	options.go     which options of a dataset are valid
 //	effects.go     effects: puts, replies, reports
+//	reclaimed.go   why leased rows are pending again
 //	refusal.go     why a restore is refused
 //	keys.go        the durable keys
 //	values.go      the durable values, each versioned by its first byte: job, input, ranks, agents

@@ -90,6 +90,11 @@ const (
 	Invalid
 )
 
+// String returns the word of the metric's label.
+func (c Code) String() string {
+	return [...]string{Durable: "durable", Stale: "stale", Invalid: "invalid"}[c]
+}
+
 // CloseCode says why a ReplyClose closes a stream.
 type CloseCode uint8
 
@@ -200,14 +205,11 @@ type Piece struct {
 type ReportKind uint8
 
 const (
-	// ReportReclaimed: leased rows are pending again; Reason: ended, expired, released,
-	// read_failed, source_away, bad_record, truncated, fenced, not_reasserted, generation,
-	// left, restore, rewound, operator (`headrace reclaim`).
-	ReportReclaimed ReportKind = iota + 1
+	ReportReclaimed ReportKind = iota + 1 // leased rows are pending again; Reclaimed says why
 	ReportStealAsked
 	ReportStolen       // Start..End is pending, taken from Rank
 	ReportStealRefused // the holder keeps Start..End
-	ReportAckRefused   // an ack changed nothing
+	ReportAckRefused   // Code and Reason say why
 	ReportDatasetDone  // every record is settled
 	ReportPassDone     // of one partition
 	ReportDatasetFailed
@@ -257,13 +259,23 @@ type Report struct {
 	Token       Token
 	Agent       string
 	Reason      string
-	Lost        bool // ReportDatasetFailed: the source has lost records
-	Bad         bool // ReportExcluded: a record that cannot be decoded
-	Old         bool // ReportExcluded: records that are too old
-	Over        bool // ReportGenerationEnded, ReportRestored: no process of the group before was left when a new group came
+	Reclaimed   Reclaimed // ReportReclaimed
+	Code        Code      // ReportAckRefused
+	Lost        bool      // ReportDatasetFailed: the source has lost records
+	Bad         bool      // ReportExcluded: a record that cannot be decoded
+	Old         bool      // ReportExcluded: records that are too old
+	Over        bool      // ReportGenerationEnded, ReportRestored: no process of the group before was left when a new group came
 	Cut         uint64
 	Step        int64
 	Path        string
+}
+
+// Why returns why it happened, for the log.
+func (r *Report) Why() string {
+	if r.Kind == ReportReclaimed {
+		return r.Reclaimed.String()
+	}
+	return r.Reason
 }
 
 // put adds a put. key and value append their bytes to the arena.

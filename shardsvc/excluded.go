@@ -86,7 +86,7 @@ func (lg *ledger) readLoss(l *lease, from int64, f *ReadFailure) {
 		lg.growTo(ps.p, line.Place{Segment: l.segment, Offset: min(f.Lost.End, end-l.shift)})
 	}
 	if from < end {
-		lg.reportBack(l, from, "truncated")
+		lg.reportBack(l, from, ReclaimedTruncated)
 	}
 	lg.giveBack(l, from, untouched)
 	lg.dropOld(ps)

@@ -62,6 +62,6 @@ func (gr *group) endsGeneration(reason string, over bool) {
 	for len(gr.workers) > 0 {
 		w := gr.workers[len(gr.workers)-1]
 		gr.fence(w, reason)
-		gr.drop(w, fenced, lost, "generation")
+		gr.drop(w, fenced, lost, ReclaimedGeneration)
 	}
 }

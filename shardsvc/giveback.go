@@ -41,11 +41,11 @@ func (lg *ledger) giveBack(l *lease, from int64, how back) {
 }
 
 // reclaim ends a lease for good: its rest is pending again, and its token is unknown.
-func (lg *ledger) reclaim(l *lease, how back, reason string) {
+func (lg *ledger) reclaim(l *lease, how back, reason Reclaimed) {
 	ps := l.pass
 	at, end := ps.StartPlace(l.prefix), l.reach()-l.shift
 	lg.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
-		Segment: at.Segment, Start: at.Offset, End: end, Units: ps.Units(l.prefix, l.reach()), Token: l.token, Agent: l.w.speaker.name, Reason: reason})
+		Segment: at.Segment, Start: at.Offset, End: end, Units: ps.Units(l.prefix, l.reach()), Token: l.token, Agent: l.w.speaker.name, Reclaimed: reason})
 	lg.stats.Reclaims++
 	open := l.prefix < l.end
 	lg.giveBack(l, l.prefix, how)
@@ -166,7 +166,7 @@ func (lg *ledger) release(a *speaker, r *Release) {
 		return
 	}
 	from := min(max(l.line(r.Prefix), l.prefix), l.end)
-	lg.reportBack(l, from, "released")
+	lg.reportBack(l, from, ReclaimedReleased)
 	lg.giveBack(l, from, untouched)
 }
 
@@ -175,9 +175,6 @@ func (lg *ledger) release(a *speaker, r *Release) {
 const maxFailures = 3
 
 const kindAway = "away"
-
-// SourceAway is the reason of a ReportReclaimed: the agent could not reach the source.
-const SourceAway = "source_away"
 
 func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	l := lg.owned(a, f.Token)
@@ -197,11 +194,11 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
 	if !f.Permanent && f.Kind == kindAway {
-		lg.reportBack(l, from, SourceAway)
+		lg.reportBack(l, from, ReclaimedSourceAway)
 		lg.giveBack(l, from, untouched)
 		return
 	}
-	lg.reportBack(l, from, "read_failed")
+	lg.reportBack(l, from, ReclaimedReadFailed)
 	lg.giveBack(l, from, unread)
 	if f.Permanent || failures >= maxFailures && !p.Growing() { // a dataset without an end waits until its source answers
 		then := ""
@@ -213,12 +210,12 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	}
 }
 
-func (lg *ledger) reportBack(l *lease, from int64, reason string) {
+func (lg *ledger) reportBack(l *lease, from int64, reason Reclaimed) {
 	ps := l.pass
 	at, end := ps.StartPlace(from), max(from, l.reach())
 	lg.stats.Reclaims++
 	lg.report(Report{Kind: ReportReclaimed, Dataset: ps.p.ds.id, Partition: ps.p.no, Pass: ps.n, Rank: l.w.account.no,
-		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.speaker.name, Reason: reason})
+		Segment: at.Segment, Start: at.Offset, End: end - l.shift, Units: ps.Units(from, end), Token: l.token, Agent: l.w.speaker.name, Reclaimed: reason})
 }
 
 // unsettle takes the acks of rank r above a step out of the settled set. The base and the

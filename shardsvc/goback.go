@@ -213,7 +213,7 @@ func (lg *ledger) revokeLeases(w *holder, reason string) {
 	for w.leases != nil {
 		l := w.leases
 		lg.reply(Reply{To: w.session(), Kind: ReplyRevoke, Token: l.token, Reason: reason})
-		lg.reclaim(l, untouched, "restore")
+		lg.reclaim(l, untouched, ReclaimedRestore)
 	}
 }
 

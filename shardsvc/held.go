@@ -105,14 +105,14 @@ func (lg *ledger) heldAgain(a *speaker, w *holder, s *slot, h *Held) {
 		return
 	case l.line(h.Start) > l.prefix:
 		lg.refuseHeld(a, h, "it claims less than the lease: rows before its start are not settled")
-		lg.reclaim(l, lost, "not_reasserted")
+		lg.reclaim(l, lost, ReclaimedNotReasserted)
 		return
 	}
 	l.asserted = true
 	l.frontier = min(max(l.line(h.Frontier), l.prefix), l.end)
 	lg.growTo(l.pass.p, line.Place{Segment: l.segment, Offset: l.frontier - l.shift})
 	if end := max(l.line(h.End), l.prefix); end < l.end {
-		lg.reportBack(l, end, "not_reasserted")
+		lg.reportBack(l, end, ReclaimedNotReasserted)
 		lg.giveBack(l, end, untouched)
 	}
 	lg.heldReply(a, h, l.prefix-l.shift, l.end-l.shift)
@@ -219,7 +219,7 @@ func (lg *ledger) confirmed(w *holder) {
 	for l := w.leases; l != nil; {
 		next := l.wnext
 		if !l.asserted {
-			lg.reclaim(l, untouched, "not_reasserted")
+			lg.reclaim(l, untouched, ReclaimedNotReasserted)
 		} else {
 			l.asserted, l.asked = false, false
 		}

@@ -190,7 +190,7 @@ func (lg *ledger) detach(w *holder) {
 
 // dismiss takes w out, as left or fenced. The unsettled rest of its leases becomes
 // pending, and its requests are closed.
-func (lg *ledger) dismiss(w *holder, as holderState, how back, reason string) {
+func (lg *ledger) dismiss(w *holder, as holderState, how back, reason Reclaimed) {
 	for w.leases != nil {
 		lg.reclaim(w.leases, how, reason)
 	}

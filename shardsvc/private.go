@@ -23,7 +23,7 @@ func (ck private) enter(a *agent, r *rank, j *Join, newcomer bool, _ made) (agai
 	had := ck.hasPast()
 	if old := r.worker(); old != nil {
 		ck.group.fence(old, fmt.Sprintf("another process came for rank %d", r.no))
-		ck.group.drop(old, fenced, lost, "fenced")
+		ck.group.drop(old, fenced, lost, ReclaimedFenced)
 	}
 	again = ck.rankGone(r)
 	past := ck.past(r)
@@ -104,7 +104,7 @@ func (ck private) rewound(ranks []*rank, t *target, why string) (again comesAgai
 		if w := r.worker(); w != nil {
 			ck.group.fence(w, why)
 			ck.group.fenceRank(w)
-			ck.group.drop(w, fenced, untouched, "rewound")
+			ck.group.drop(w, fenced, untouched, ReclaimedRewound)
 		}
 		again.add(ck.choose(r, t))
 		ck.past(r).way = noWay

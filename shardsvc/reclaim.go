@@ -12,7 +12,7 @@ func (gr *group) reclaimRank(e *Reclaim) {
 	}
 	gr.fence(w, "an operator took its rows back with `headrace reclaim`. To go on, call headrace.shutdown(), headrace.init() and restore()")
 	gr.fenceRank(w)
-	gr.drop(w, fenced, untouched, "operator")
+	gr.drop(w, fenced, untouched, ReclaimedOperator)
 	gr.lostRank(w.rank, "an operator took its rows back")
 }
 

@@ -182,7 +182,7 @@ func (gr *group) expire(a *agent) {
 		if w.isDetached() && gr.now < w.deadline {
 			continue // its own process was seen later than its agent
 		}
-		gr.workerLost(w, "expired")
+		gr.workerLost(w, ReclaimedExpired)
 	}
 	if slices.ContainsFunc(a.workers, func(w *worker) bool { return !w.gone() }) {
 		a.lastHeard = gr.now

@@ -316,7 +316,7 @@ func (gr *group) detachedDue(w *worker) {
 		gr.timers.push(timer{at: w.deadline, kind: timerDetached, of: w})
 		return
 	}
-	gr.workerLost(w, "expired")
+	gr.workerLost(w, ReclaimedExpired)
 }
 
 func (gr *group) leave(a *agent, k *Leave) {
@@ -328,7 +328,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 	}
 	switch {
 	case k.Reason == LeaveClosed:
-		gr.drop(w, left, untouched, "left")
+		gr.drop(w, left, untouched, ReclaimedLeft)
 	case k.Ended || gr.model.inStep:
 		gr.workerEnded(w, k)
 	default:
@@ -342,7 +342,7 @@ func (gr *group) leave(a *agent, k *Leave) {
 // (followers.go), the records that it had in hand are suspect.
 func (gr *group) workerEnded(w *worker, k *Leave) {
 	follows := gr.fails(w)
-	gr.workerLost(w, "ended")
+	gr.workerLost(w, ReclaimedEnded)
 	if k.Crash != nil && !follows {
 		gr.ledger.suspect(k.Crash)
 	}
@@ -360,16 +360,16 @@ func (gr *group) leftEnds(a *agent, k *Leave) {
 }
 
 // workerLost says that w's process is gone or given up.
-func (gr *group) workerLost(w *worker, reason string) {
+func (gr *group) workerLost(w *worker, reason Reclaimed) {
 	gr.fails(w)
 	newest := w.rank.worker() == w
-	if reason == "expired" {
+	if reason == ReclaimedExpired {
 		gr.ledger.report(Report{Kind: ReportGivenUp, Rank: w.rank.no, Incarnation: w.incarnation, Agent: w.agent.name, Reason: "no agent has spoken for it for too long"})
 	}
 	gr.fenceRank(w)
 	gr.drop(w, fenced, lost, reason)
 	if newest {
-		gr.lostRank(w.rank, reason)
+		gr.lostRank(w.rank, reason.String())
 	}
 }
 
@@ -384,7 +384,7 @@ func (gr *group) fenceRank(w *worker) {
 }
 
 // drop takes w out. The rest of its leases becomes pending, and its requests are closed.
-func (gr *group) drop(w *worker, as holderState, how back, reason string) {
+func (gr *group) drop(w *worker, as holderState, how back, reason Reclaimed) {
 	a, r := w.agent, w.rank
 	newest := r.worker() == w
 	gr.ledger.dismiss(&w.holder, as, how, reason)

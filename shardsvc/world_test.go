@@ -235,8 +235,8 @@ func (r Report) text() string {
 	if r.Agent != "" {
 		fmt.Fprintf(&b, " agent=%s", r.Agent)
 	}
-	if r.Reason != "" {
-		fmt.Fprintf(&b, " (%s)", r.Reason)
+	if why := r.Why(); why != "" {
+		fmt.Fprintf(&b, " (%s)", why)
 	}
 	if r.Over {
 		b.WriteString(" over")

@@ -67,7 +67,7 @@ func TestMetricsSayWhereEveryUnitIs(t *testing.T) {
 		`headrace_distance_records{dataset="clicks",mark="acked",partition="files:clicks",unit="bytes"}`:     900,
 		`headrace_distance_records{dataset="clicks",mark="planned",partition="files:clicks",unit="bytes"}`:   800,
 		`headrace_distance_records{dataset="clicks",mark="head",partition="files:clicks",unit="bytes"}`:      0,
-		`headrace_acks_refused_total{reason="unknown or fenced token"}`:                                      1,
+		`headrace_acks_refused_total{reason="stale"}`:                                                        1,
 		`headrace_trainer_wait_seconds_total{rank="3"}`:                                                      1.5,
 		`headrace_trainer_step_seconds_total{rank="3"}`:                                                      2.5,
 	} {

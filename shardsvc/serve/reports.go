@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headrace/headrace/shardsvc"
@@ -62,12 +61,12 @@ func (s *Server) report(reports []shardsvc.Report) {
 		r := &reports[i]
 		switch r.Kind {
 		case shardsvc.ReportReclaimed:
-			s.metrics.reclaims.WithLabelValues(class(r.Reason)).Inc()
-			if r.Reason == shardsvc.SourceAway && s.cfg.Away != nil {
+			s.metrics.reclaims.WithLabelValues(r.Reclaimed.String()).Inc()
+			if r.Reclaimed == shardsvc.ReclaimedSourceAway && s.cfg.Away != nil {
 				s.cfg.Away(r.Dataset)
 			}
 		case shardsvc.ReportAckRefused:
-			s.metrics.refused.WithLabelValues(class(r.Reason)).Inc()
+			s.metrics.refused.WithLabelValues(r.Code.String()).Inc()
 		case shardsvc.ReportCutFrozen:
 			s.metrics.cuts.WithLabelValues("frozen").Inc()
 			s.bindings.seen(r.Cut, time.Now()) // of one in memory this is its age
@@ -139,15 +138,6 @@ func ofNewRun(r *shardsvc.Report) (how said, ok bool) {
 	return how, true
 }
 
-// class returns the part of a reason before the colon, as the label of a counter.
-func class(reason string) string {
-	head, _, _ := strings.Cut(reason, ":")
-	if head = strings.TrimSpace(head); head == "" || len(head) > 40 {
-		return "other"
-	}
-	return head
-}
-
 // named returns the name, or the number if there is no name any more.
 func named(name string, number uint32) string {
 	if name != "" {
@@ -189,8 +179,8 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 	if r.Records.Rows != 0 {
 		a = append(a, slog.Int64("records", r.Records.Rows))
 	}
-	if r.Reason != "" {
-		a = append(a, slog.String("reason", r.Reason))
+	if why := r.Why(); why != "" {
+		a = append(a, slog.String("reason", why))
 	}
 	return a
 }

@@ -115,8 +115,8 @@ func reportText(r *shardsvc.Report) string {
 	if r.Agent != "" {
 		s += " agent " + r.Agent
 	}
-	if r.Reason != "" {
-		s += " (" + r.Reason + ")"
+	if why := r.Why(); why != "" {
+		s += " (" + why + ")"
 	}
 	return s
 }
