@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/headrace/headrace/agent/feed"
 	"github.com/headrace/headrace/agent/hold"
 	pb "github.com/headrace/headrace/api/headrace/v1"
@@ -32,34 +30,25 @@ const lastWords = 3 * time.Second
 // Agent is one node's agent. Make it with New, start it with Run.
 type Agent struct {
 	cfg   Config
-	conn  grpc.ClientConnInterface
-	own   *grpc.ClientConn // to close, if we dialed
 	desk  *desk
 	feed  *feed.Server
 	ready chan struct{}
 	met   bool // the master has answered this session's Hello; only keepSession uses it
 }
 
-// New checks the configuration and prepares the connection to the master. It
-// opens nothing and starts nothing.
+// New checks the configuration. It opens nothing and starts nothing.
 func New(cfg Config) (*Agent, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, conn: cfg.Conn, ready: make(chan struct{})}
-	if a.conn == nil {
-		if a.own, err = grpc.NewClient(cfg.Master, cfg.Dial...); err != nil {
-			return nil, fmt.Errorf("agent: master %s: %w", cfg.Master, err)
-		}
-		a.conn = a.own
-	}
+	a := &Agent{cfg: cfg, ready: make(chan struct{})}
 	host, err := os.Hostname()
 	if err != nil {
 		host = cfg.Name
 	}
 	a.desk = newDesk(hold.Config{
-		Prefetch: cfg.Prefetch, AckDelay: ackDelay,
+		Prefetch: prefetch, AckDelay: ackDelay,
 		Hello: &pb.Hello{
 			Protocol: link.Protocol, Job: cfg.Job, Agent: cfg.Name, Incarnation: rand.Uint64(), Version: cfg.Version,
 			Host: host, Pid: int32(os.Getpid()), Gpus: cfg.GPUs,
@@ -71,9 +60,9 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
 	a.feed = feed.NewServer(feed.Config{
-		Socket: cfg.Socket, Agent: cfg.Name, Version: cfg.Version, Prefetch: cfg.Prefetch, Linger: cfg.Linger,
+		Socket: cfg.Socket, Agent: cfg.Name, Version: cfg.Version, Prefetch: prefetch, Linger: linger,
 		BufferBytes: cfg.BufferBytes, ShareFrom: cfg.ShareFrom, Desk: a.desk, Checkpoints: cfg.Checkpoints, Peers: cfg.Replicas, Metrics: metrics, Logger: cfg.Logger,
-		Catalog: &catalog{client: pb.NewDatasetsClient(a.conn), open: cfg.Open, sources: map[string]*shared{}},
+		Catalog: &catalog{client: pb.NewDatasetsClient(cfg.Conn), open: cfg.Open, sources: map[string]*shared{}},
 	})
 	a.desk.srv = a.feed
 	return a, nil
@@ -88,9 +77,6 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if a.own != nil {
-		defer a.own.Close()
-	}
 	found, err := a.feed.Listen(ctx)
 	if err != nil {
 		return fmt.Errorf("agent %s: %w", a.cfg.Name, err)

@@ -18,10 +18,13 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+const (
+	prefetch = time.Second          // how far ahead of a trainer to read, in time of its own pace
+	linger   = 5 * time.Millisecond // how long a full batch waits for more before its frame leaves
+)
+
 // Defaults of Config.
 const (
-	defaultPrefetch    = time.Second
-	defaultLinger      = 5 * time.Millisecond
 	defaultBufferBytes = 512 << 20
 	defaultShareFrom   = 64 << 10
 )
@@ -35,11 +38,8 @@ type Config struct {
 	Name string // unique in the job, stable over restarts; default: the host's name
 	Job  string // empty: whatever the master runs
 
-	// Conn is a connection to the master that the caller owns. Without it the
-	// agent dials Master with the options Dial.
-	Conn   grpc.ClientConnInterface
-	Master string
-	Dial   []grpc.DialOption
+	Conn   grpc.ClientConnInterface // to the master; the caller closes it
+	Master string                   // its address, for messages
 
 	Socket string // path of the trainers' socket, at most 107 bytes
 	Open   Opener
@@ -48,10 +48,8 @@ type Config struct {
 	// Replicas are copies of checkpoints in memory; nil: the agent knows no other nodes.
 	Replicas *replica.Node
 
-	Prefetch    time.Duration // how far ahead of a trainer to read, in time of its own pace
-	Linger      time.Duration // how long a full batch waits for more before its frame leaves
-	BufferBytes int64         // decoded and not yet delivered, all streams together
-	ShareFrom   int           // bytes of a frame from which on shared memory is better than the socket
+	BufferBytes int64 // decoded and not yet delivered, all streams together
+	ShareFrom   int   // bytes of a frame from which on shared memory is better than the socket
 
 	GPUs    []string // "0: NVIDIA H200, 139 GiB"
 	Version string
@@ -69,8 +67,8 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Name = host
 	}
-	if c.Conn == nil && c.Master == "" {
-		return c, errors.New("agent: neither a connection nor the address of a master is set")
+	if c.Conn == nil {
+		return c, errors.New("agent: no Conn: it has no connection to a master")
 	}
 	if err := link.CheckSocketPath(c.Socket); err != nil {
 		return c, fmt.Errorf("agent: socket: %w", err)
@@ -81,14 +79,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Checkpoints == nil {
 		c.Checkpoints = bucket.None()
 	}
-	if c.Prefetch < 0 || c.Linger < 0 || c.BufferBytes < 0 {
-		return c, fmt.Errorf("agent: prefetch %v, linger %v, buffer_bytes %d: none may be negative", c.Prefetch, c.Linger, c.BufferBytes)
-	}
-	if c.Prefetch == 0 {
-		c.Prefetch = defaultPrefetch
-	}
-	if c.Linger == 0 {
-		c.Linger = defaultLinger
+	if c.BufferBytes < 0 {
+		return c, fmt.Errorf("agent: buffer_bytes is %d, and may not be negative", c.BufferBytes)
 	}
 	if c.BufferBytes == 0 {
 		c.BufferBytes = defaultBufferBytes

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/headrace/headrace/agent"
 	"github.com/headrace/headrace/agent/feed"
 	"github.com/headrace/headrace/internal/frame"
@@ -145,7 +147,7 @@ func attachAsFork(socket, incarnation string) int {
 }
 
 func TestASocketPathThatIsTooLongIsRefused(t *testing.T) {
-	_, err := agent.New(agent.Config{Master: "x", Socket: "/tmp/" + strings.Repeat("x", 200), Open: (&master{}).open})
+	_, err := agent.New(agent.Config{Conn: new(grpc.ClientConn), Socket: "/tmp/" + strings.Repeat("x", 200), Open: (&master{}).open})
 	if err == nil || !strings.Contains(err.Error(), "Linux allows 107") {
 		t.Error(err)
 	}

@@ -83,7 +83,7 @@ func (a *Agent) session(ctx context.Context) error {
 	a.met = false
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := pb.NewShardsClient(a.conn).Session(ctx)
+	stream, err := pb.NewShardsClient(a.cfg.Conn).Session(ctx)
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,9 @@ type Config struct {
 	// AllowRoots are the folders in which dead letters may be written.
 	AllowRoots []string
 
-	// How far ahead of the plan to list, whichever is reached first.
-	AheadSegments int   // listed and not settled; default 256. The core asks for 64 at least.
-	AheadUnits    int64 // listed and not planned; default 16 times the largest lease
+	// AheadSegments is how many segments may be listed and not settled. Listing also stops
+	// when aheadLeases of the largest lease are listed and not planned.
+	AheadSegments int // default 256. The core asks for 64 at least.
 
 	// HeadsEvery is how often a live input is asked where it ends.
 	HeadsEvery time.Duration // 0: the default of the kind of source, or 1 s if it has none

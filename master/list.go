@@ -235,11 +235,7 @@ func (l *listing) wanted(p *serve.Partition) bool {
 	if l.spec.Shuffle != nil || l.spec.BitExact != nil || p.NeedsSegments || p.Ahead == 0 {
 		return true
 	}
-	units := l.cfg.AheadUnits
-	if units <= 0 {
-		units = aheadLeases * int64(l.spec.Lease.Max)
-	}
-	return p.Segments < l.cfg.AheadSegments && p.Ahead < units
+	return p.Segments < l.cfg.AheadSegments && p.Ahead < aheadLeases*int64(l.spec.Lease.Max)
 }
 
 // segmentsAtOnce is how many segments to list next: one first, then about as many as there are. Each

@@ -11,7 +11,7 @@ import (
 
 // Settings of a real agent and client.
 const (
-	prefetch = time.Second            // agent.defaultPrefetch
+	prefetch = time.Second            // of package agent
 	ackDelay = 5 * time.Millisecond   // how long an agent's ack waits for others
 	window   = 2                      // batches at the trainer, as the Python client asks: the one that it works on, and one more
 	oneWay   = 200 * time.Microsecond // one way between agent and master
