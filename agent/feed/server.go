@@ -200,13 +200,6 @@ func (s *Server) Departed(ctx context.Context) {
 	}
 }
 
-// Trainers counts the connected processes.
-func (s *Server) Trainers() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.trainers)
-}
-
 func (s *Server) trainer(number uint32) *trainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -134,6 +133,3 @@ func clear(r dataset.Reach) error {
 	}
 	return nil
 }
-
-// String lists the names, and nothing of what they hold.
-func (b *Book) String() string { return strings.Join(b.names, ", ") }

@@ -39,9 +39,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("RocketMQ at %s answers code %d: %s", e.Addr, e.Code, e.Remark)
 }
 
-// Busy: the same request may be answered soon.
-func (e *Error) Busy() bool { return e.Code == SystemBusy || e.Code == FlowControl }
-
 // CodeOf is the code of an *Error in err, else -1.
 func CodeOf(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {

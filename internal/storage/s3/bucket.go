@@ -50,11 +50,6 @@ func (b *Bucket) Close() error {
 	return nil
 }
 
-// MakeBucket makes the bucket itself, for tests and first runs.
-func (b *Bucket) MakeBucket(ctx context.Context) error {
-	return b.failed(ctx, "", b.client.MakeBucket(ctx, b.bucket, minio.MakeBucketOptions{Region: b.region}))
-}
-
 func (b *Bucket) Get(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	if err := storage.CheckKey(key); err != nil {
 		return nil, err
