@@ -91,13 +91,12 @@ func (e *TooLarge) Error() string {
 
 // Malformed means that the bytes at a position cannot be split into records.
 type Malformed struct {
-	Partition PartitionID
-	Position  Position
-	Name      string
-	What      string
-	Next      int64  // where the next record begins, if only this one is wrong; 0: nobody knows
-	Value     []byte // what the record begins with, or nil
-	Size      int64  // of the record, with Next
+	Position Position
+	Name     string // what people call the file or the partition
+	What     string
+	Next     int64  // where the next record begins, if only this one is wrong; 0: nobody knows
+	Value    []byte // what the record begins with, or nil
+	Size     int64  // of the record, with Next
 }
 
 func (e *Malformed) Error() string {

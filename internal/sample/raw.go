@@ -13,7 +13,6 @@ import (
 type Raw struct {
 	Value  []byte
 	Offset int64
-	Name   string // of its segment: a file's path
 }
 
 // Records are the first n records of a dataset. Tombstones are left out.
@@ -23,13 +22,13 @@ func Records(ctx context.Context, spec *dataset.Spec, open Opener, n int) (all [
 		return nil, err
 	}
 	defer r.close()
-	err = r.walk(ctx, func(name string, _ *decode.Decoder, b *sources.Batch) error {
+	err = r.walk(ctx, func(_ string, _ *decode.Decoder, b *sources.Batch) error {
 		for _, rec := range b.Recs {
 			if len(all) == n {
 				return errEnough
 			}
 			if !rec.Tombstone {
-				all = append(all, Raw{bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]), rec.Offset, name})
+				all = append(all, Raw{bytes.Clone(b.Arena[rec.Value[0]:rec.Value[1]]), rec.Offset})
 			}
 		}
 		return nil

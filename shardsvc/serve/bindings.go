@@ -35,26 +35,26 @@ func (b *bindings) forget(id uint64) {
 
 // age returns how long a cut has been bound. If that is not known, ask is true for the
 // first caller, which then looks at the manifest.
-func (b *bindings) age(id uint64) (age time.Duration, known, ask bool) {
+func (b *bindings) age(id uint64) (age time.Duration, ask bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at, ok := b.at[id]; ok {
-		return max(time.Since(at), 0), true, false
+		return max(time.Since(at), 0), false
 	}
 	if b.asked[id] {
-		return 0, false, false
+		return 0, false
 	}
 	if b.asked == nil {
 		b.asked = map[uint64]bool{}
 	}
 	b.asked[id] = true
-	return 0, false, true
+	return 0, true
 }
 
 // boundAge returns how long a cut has been bound. If that is not known yet, it returns 0
 // and looks at the manifest in the background, for the next caller.
 func (s *Server) boundAge(k *shardsvc.CutInfo) time.Duration {
-	age, _, ask := s.bindings.age(k.ID)
+	age, ask := s.bindings.age(k.ID)
 	if ask && s.cfg.Look != nil && k.Path != "" {
 		id, path := k.ID, k.Path
 		s.background(func(ctx context.Context) {

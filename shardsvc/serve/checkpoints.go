@@ -247,6 +247,6 @@ func (s *Server) age(k *shardsvc.CutInfo) time.Duration {
 	if k.State == shardsvc.CutBound {
 		return s.boundAge(k)
 	}
-	age, _, _ := s.bindings.age(k.ID) // after a master's restart nobody knows
+	age, _ := s.bindings.age(k.ID) // after a master's restart nobody knows
 	return age
 }

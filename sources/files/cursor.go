@@ -364,7 +364,7 @@ func (c *cursor) some(b []byte, at int64) (int, error) {
 }
 
 func (c *cursor) malformed(at int64, what string) *sources.Malformed {
-	return &sources.Malformed{Partition: c.r.Partition, Position: c.position(at), Name: c.loc.Path, What: what}
+	return &sources.Malformed{Position: c.position(at), Name: c.loc.Path, What: what}
 }
 
 func (c *cursor) large(at, size int64) *sources.TooLarge {

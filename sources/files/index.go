@@ -15,7 +15,7 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 	x := indexer{
 		framer: framer{framing: s.framing},
 		blocks: s.blocks, chunk: c.at, starts: []int64{c.at},
-		size: c.data.Size(), limit: int64(s.spec.MaxRecord),
+		size: c.data.Size(),
 	}
 	room := scanRoom(s.blocks.scan)
 	defer scanRooms.Put(room)
@@ -37,7 +37,7 @@ func (s *Source) index(ctx context.Context, c *openList) (starts []int64, end in
 			return x.starts, x.end, nil
 		}
 		if state == damaged && used == 0 {
-			return nil, 0, &sources.Malformed{Partition: s.partition, Position: sources.Position{Segment: s.nextID(), Offset: at}, Name: c.name, What: x.wrong}
+			return nil, 0, &sources.Malformed{Position: sources.Position{Segment: s.nextID(), Offset: at}, Name: c.name, What: x.wrong}
 		}
 		if used == 0 {
 			end, err := s.tooLong(ctx, c, at, n, state, at+n == x.size)
@@ -78,7 +78,7 @@ func (s *Source) tooLong(ctx context.Context, c *openList, at, n int64, st state
 	where := sources.Position{Segment: s.nextID(), Offset: at}
 	if n <= limit+lineEndings {
 		if last && (st == inQuotes || s.framing.measured()) {
-			return 0, &sources.Malformed{Partition: s.partition, Position: where, Name: c.name, What: s.framing.unfinished()}
+			return 0, &sources.Malformed{Position: where, Name: c.name, What: s.framing.unfinished()}
 		}
 		return 0, nil
 	}
@@ -125,10 +125,10 @@ func (s *Source) nextID() int64 {
 type indexer struct {
 	framer
 	blocks
-	chunk       int64 // the segment's start
-	starts      []int64
-	size, limit int64
-	end         int64 // of the segment, when found
+	chunk  int64 // the segment's start
+	starts []int64
+	size   int64
+	end    int64 // of the segment, when found
 }
 
 // scan walks over the records of buf, which begins at offset base with a

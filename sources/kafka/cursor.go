@@ -429,7 +429,7 @@ func (c *cursor) damaged(err error) error {
 	if c.tries++; c.tries < checksumTries {
 		return errAgain
 	}
-	return &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(),
+	return &sources.Malformed{Position: at, Name: c.p.String(),
 		What: fmt.Sprintf("the batch there, fetched %d times: %v: the log of its leader is damaged, or something on the way from it: make another replica the leader and resume the dataset, "+
 			"or skip it with a new dataset whose start_offsets are after it", c.tries, err)}
 }

@@ -18,12 +18,10 @@ const (
 type fetched struct {
 	code     int16
 	stable   int64 // last stable offset
-	logStart int64
-	parted   bool // from partedAt on, the leader does not have the records that were read before
+	parted   bool  // from partedAt on, the leader does not have the records that were read before
 	partedAt int64
 	aborted  []abortedTxn
 	records  []byte
-	from     int // where records begin in buf
 	good     int // batches before this place in buf match their checksums; 0: not checked
 	buf      []byte
 }
@@ -113,7 +111,6 @@ func parseFetch(r *reader, p partition) (*fetched, error) {
 func (r *reader) fetchedPartition(f *fetched) (number int32) {
 	number = r.fetchedHead(f)
 	if n := r.length(1); n > 0 {
-		f.from = r.at
 		f.records = r.take(n)
 	}
 	return number
@@ -125,7 +122,7 @@ func (r *reader) fetchedHead(f *fetched) (number int32) {
 	f.code = r.i16()
 	r.i64() // high watermark
 	f.stable = r.i64()
-	f.logStart = r.i64()
+	r.i64() // log start
 	for n := r.length(17); n > 0 && r.err == nil; n-- {
 		f.aborted = append(f.aborted, abortedTxn{producer: r.i64(), first: r.i64()})
 		r.tags()

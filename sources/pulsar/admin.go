@@ -114,10 +114,9 @@ func (m messageAt) String() string { return fmt.Sprintf("%d:%d", m.Ledger, m.Ent
 
 // ledgerInfo is one ledger of a topic. The open ledger shows 0 entries.
 type ledgerInfo struct {
-	Ledger    int64 `json:"ledgerId"`
-	Entries   int64 `json:"entries"`
-	Size      int64 `json:"size"`
-	Timestamp int64 `json:"timestamp"` // when it was closed; only internal-info has it
+	Ledger  int64 `json:"ledgerId"`
+	Entries int64 `json:"entries"`
+	Size    int64 `json:"size"`
 }
 
 type cursorInfo struct {
@@ -128,15 +127,13 @@ type cursorInfo struct {
 type internalStats struct {
 	LastConfirmed string                `json:"lastConfirmedEntry"`
 	CurrentSize   int64                 `json:"currentLedgerSize"`
-	State         string                `json:"state"`
 	Ledgers       []ledgerInfo          `json:"ledgers"`
 	Cursors       map[string]cursorInfo `json:"cursors"`
 }
 
 // infoOf is a topic's metadata. Pulsar has it also while no broker has loaded the topic.
 type infoOf struct {
-	Created string       `json:"creationDate"`
-	Ledgers []ledgerInfo `json:"ledgers"`
+	Created string `json:"creationDate"`
 }
 
 func (i infoOf) createdMs() (int64, error) {

@@ -415,7 +415,7 @@ func headers(b *sources.Batch, all []pulsarwire.Property) []sources.Header {
 
 // malformed returns the error for a position that nobody can read.
 func (c *cursor) malformed(what string) error {
-	return &sources.Malformed{Partition: c.r.Partition, Position: sources.Position{Segment: c.r.Segment, Offset: c.at},
+	return &sources.Malformed{Position: sources.Position{Segment: c.r.Segment, Offset: c.at},
 		Name: fmt.Sprintf("%s ledger %d entry %d", c.p, c.ledger, entryOf(c.at)), What: what}
 }
 

@@ -32,7 +32,7 @@ func (c *cursor) damaged(err error) error {
 		return &sources.Changed{Range: c.rest(), Name: c.p.String(),
 			What: fmt.Sprintf("the message at offset %d is younger than those that were planned: the topic was deleted and made again", c.at)}
 	}
-	malformed := &sources.Malformed{Partition: c.p.id(), Position: at, Name: c.p.String(), What: err.Error()}
+	malformed := &sources.Malformed{Position: at, Name: c.p.String(), What: err.Error()}
 	if errors.Is(err, errWindow) {
 		malformed.What += "; skip it with a new dataset whose start_offsets are after it"
 		return malformed
