@@ -70,8 +70,7 @@ func (fx *Effects) putSettled(ps *pass) {
 	b = appendSettledHead(b, &units, &ps.records, ps.StartPlace(ps.base.Low), len(ps.base.Above))
 	for i := range ps.base.Above {
 		s := &ps.base.Above[i]
-		b = appendPlace(appendPlace(b, ps.StartPlace(s.Start)), ps.EndPlace(s.End))
-		b = appendUint(b, s.Val)
+		b = appendSettledRange(b, ps.StartPlace(s.Start), ps.EndPlace(s.End), s.Val)
 	}
 	fx.arena = b
 	fx.Puts = append(fx.Puts, Put{Op: Set, Key: b[k:v:v], Value: b[v:len(b):len(b)]})

@@ -44,14 +44,6 @@ func decodeSettled(b []byte) (v settledValue, err error) {
 	return v, d.done()
 }
 
-func (v *settledValue) append(b []byte) []byte {
-	b = appendSettledHead(b, &v.units, &v.records, v.low, len(v.ranges))
-	for _, r := range v.ranges {
-		b = appendUint(appendPlace(appendPlace(b, r.start), r.end), r.kind)
-	}
-	return b
-}
-
 func appendSettledHead(b []byte, units *[line.Kinds]int64, records *cut.Tally, low line.Place, ranges int) []byte {
 	b = append(b, recordsVersion)
 	for _, x := range units {
@@ -59,6 +51,10 @@ func appendSettledHead(b []byte, units *[line.Kinds]int64, records *cut.Tally, l
 	}
 	b = records.Append(b)
 	return appendUint(appendPlace(b, low), ranges)
+}
+
+func appendSettledRange(b []byte, start, end line.Place, kind uint32) []byte {
+	return appendUint(appendPlace(appendPlace(b, start), end), kind)
 }
 
 // runVersion of `a` added runs of several pieces.
