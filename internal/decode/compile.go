@@ -300,6 +300,11 @@ func (c *column) setDefault(spec *dataset.Column) error {
 	return nil
 }
 
+// NoField means that a column names a field that the header does not have.
+type NoField struct{ which string }
+
+func (e *NoField) Error() string { return "there is no field " + e.which }
+
 // source gives the slot of a path; paths that are the same share one.
 func (d *Decoder) source(p dataset.Path) (int, error) {
 	if p.Kind == dataset.FieldName {
@@ -314,12 +319,12 @@ func (d *Decoder) source(p dataset.Path) (int, error) {
 			if near := dataset.Nearest(p.Name, d.fieldNames); near != "" {
 				known = "did you mean " + near + "? fields are " + known
 			}
-			return 0, fmt.Errorf("there is no field %q; %s", p.Name, excerpt([]byte(known)))
+			return 0, &NoField{fmt.Sprintf("%q; %s", p.Name, excerpt([]byte(known)))}
 		}
 		p = dataset.Path{Kind: dataset.FieldNumber, Number: n, Name: p.Name}
 	}
 	if p.Kind == dataset.FieldNumber && len(d.fieldNames) > 0 && p.Number >= len(d.fieldNames) {
-		return 0, fmt.Errorf("there is no field %d; the header names %d fields, from 0", p.Number, len(d.fieldNames))
+		return 0, &NoField{fmt.Sprintf("%d; the header names %d fields, from 0", p.Number, len(d.fieldNames))}
 	}
 	for i := range d.sources {
 		if samePath(d.sources[i].path, p) {

@@ -2,11 +2,12 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/headrace/headrace/internal/advice"
+	"github.com/headrace/headrace/internal/decode"
 	"github.com/headrace/headrace/internal/sample"
 	"github.com/headrace/headrace/sources"
 )
@@ -26,7 +27,7 @@ func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error
 			return err
 		}
 		checked, err := sample.Check(ctx, spec, open, tried)
-		if err != nil && p.layout.header && p.origin.many && strings.Contains(err.Error(), "there is no field") {
+		if _, other := errors.AsType[*decode.NoField](err); other && p.layout.header && p.origin.many {
 			return advice.Failed.Errorf("one dataset is files with the same fields: look at one of them, as in `headrace init "+p.origin.file+"`, or give each kind a folder",
 				"the files have different headers: %s is the first of them, and another one is different: %w", p.origin.file, err)
 		}
