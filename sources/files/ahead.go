@@ -141,11 +141,13 @@ func (a *ahead) get(run []*block, size int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, b := range run {
-		b.err = err
 		if err == nil {
 			b.data = data[i*blockBytes : min(len(data), (i+1)*blockBytes)]
-		} else if a.blocks[b.key] == b {
-			a.drop(b) // the next reader that wants it asks again
+		} else {
+			b.err = &placed{err}
+			if a.blocks[b.key] == b {
+				a.drop(b) // the next reader that wants it asks again
+			}
 		}
 		close(b.done)
 	}

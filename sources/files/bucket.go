@@ -62,7 +62,7 @@ type object struct {
 func (b *bucket) open(ctx context.Context, name string) (*object, error) {
 	is, err := b.objects.Head(ctx, name)
 	if err != nil {
-		return nil, gone(err)
+		return nil, gone(&placed{err})
 	}
 	o := &object{bucket: b, is: is}
 	return o, nil
@@ -112,7 +112,7 @@ func (o *object) Close() error { return nil }
 func (o *object) stamp() (stamp, error) {
 	now, err := o.bucket.objects.Head(o.context(), o.is.Key)
 	if err != nil {
-		return stamp{}, gone(err)
+		return stamp{}, gone(&placed{err})
 	}
 	return stamp{Size: now.Size, Modified: now.Modified.UnixNano(), Tag: now.Tag}, nil
 }
@@ -263,9 +263,9 @@ func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
 func (b *bucket) nothing(s *Source, text string) error {
 	switch {
 	case text == ".":
-		return fmt.Errorf("%s: there is no object below %s: %w", s.partition, s.spec.Root, fs.ErrNotExist)
+		return fmt.Errorf("there is no object below %s: %w", s.spec.Root, fs.ErrNotExist)
 	case hasMeta(text):
-		return fmt.Errorf("%s: files.paths %q matches no object below %s: %w", s.partition, text, s.spec.Root, fs.ErrNotExist)
+		return fmt.Errorf("files.paths %q matches no object below %s: %w", text, s.spec.Root, fs.ErrNotExist)
 	}
-	return fmt.Errorf("%s: there is no object %s below %s: %w", s.partition, text, s.spec.Root, fs.ErrNotExist)
+	return fmt.Errorf("there is no object %s below %s: %w", text, s.spec.Root, fs.ErrNotExist)
 }

@@ -199,7 +199,7 @@ func (s *Source) see(ctx context.Context, name string) (sighting, error) {
 	if s.bucket != nil {
 		o, err := s.bucket.objects.Head(ctx, name)
 		if err != nil {
-			return sighting{}, s.fileError(name, gone(err))
+			return sighting{}, s.fileError(name, gone(&placed{err}))
 		}
 		return seenOf(o), nil
 	}

@@ -397,7 +397,7 @@ func (s *Source) deleteObject(ctx context.Context, l *locator, noted int64) (cam
 		return 0, &sources.Changed{Name: l.Path, What: "another object is in its place"}
 	}
 	if err != nil {
-		return 0, s.fileError(l.Path, gone(err))
+		return 0, s.fileError(l.Path, gone(&placed{err}))
 	}
 	return came, nil
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -86,19 +87,23 @@ func (s *Source) fileError(name string, err error) error {
 		err = pe.Err
 	}
 	if s.bucket != nil {
-		where := s.spec.Root + "/" + name
-		if strings.Contains(err.Error(), where) { // storage names its objects
+		if _, ok := errors.AsType[*placed](err); ok {
 			return s.placeError(err)
 		}
-		return classify(fmt.Errorf("%s: %s: %w", s.partition, where, err))
+		return classify(fmt.Errorf("%s: %s/%s: %w", s.partition, s.spec.Root, name, err))
 	}
 	return classify(fmt.Errorf("%s: %s: %w", s.partition, filepath.Join(s.spec.Root, name), err))
 }
 
-// placeError names the dataset in an error that is not about one file.
+// placed is an error of storage about one object. Its text names the object.
+type placed struct{ error }
+
+func (e *placed) Unwrap() error { return e.error }
+
+// placeError names the dataset in an error that names its file, or is not about one file.
 func (s *Source) placeError(err error) error {
-	if err == nil || strings.HasPrefix(err.Error(), string(s.partition)) {
-		return err
+	if err == nil {
+		return nil
 	}
 	return classify(fmt.Errorf("%s: %w", s.partition, err))
 }
