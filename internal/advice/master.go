@@ -49,7 +49,7 @@ func FromMaster(err error, target link.Target) error {
 			e.Hint = cmp.Or(e.Hint, "look at its output; it is not known whether this call took effect")
 			return e
 		}
-		if st.Code() == codes.Unavailable && !strings.HasPrefix(st.Message(), "connection error") {
+		if st.Code() == codes.Unavailable && !unconnected(st.Message()) {
 			e.Err = fmt.Errorf("the master stopped while it was asked: %s", reason(st.Message()))
 			e.Hint = cmp.Or(e.Hint, "the master's own output says why; it is not known whether this call took effect")
 			return e
@@ -68,6 +68,17 @@ func FromMaster(err error, target link.Target) error {
 // connecting reports whether a deadline passed before there was a connection: gRPC's own
 // words name what it waited for.
 func connecting(msg string) bool { return strings.Contains(msg, "while waiting for") }
+
+// NoMaster reports whether a call failed because there is no connection to a master, and no
+// other side refused one.
+func NoMaster(err error) bool {
+	st := status.Convert(err)
+	return st.Code() == codes.Unavailable && unconnected(st.Message()) && !strings.Contains(st.Message(), handshake)
+}
+
+// unconnected reports whether a message is gRPC's own, for a call without a connection. gRPC
+// has no code of its own for that.
+func unconnected(msg string) bool { return strings.HasPrefix(msg, "connection error") }
 
 // handshake is gRPC's word for a connection on which one side did not accept the other.
 const handshake = "authentication handshake failed: "

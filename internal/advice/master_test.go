@@ -46,6 +46,15 @@ func TestAMastersErrorSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %+v", tc.name, e)
 		}
 	}
+	for text, want := range map[string]bool{
+		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`:  true,
+		`connection error: desc = "transport: authentication handshake failed: the master does not accept this caller"`: false,
+		"connection main: no bucket answers: connect: connection refused":                                               false,
+	} {
+		if got := NoMaster(status.Error(codes.Unavailable, text)); got != want {
+			t.Errorf("NoMaster is %v for %s", got, text)
+		}
+	}
 	if err := FromMaster(status.Error(codes.Canceled, "context canceled"), link.Target{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got the error %v, want %v", err, context.Canceled)
 	}

@@ -176,7 +176,7 @@ func TestAUserIsToldWhyNothingGoesOn(t *testing.T) {
 			t.Errorf("%d reports:\n%s", n, &b)
 		}
 		b.Reset()
-		k.Wait(status.Error(codes.Unavailable, "error while dialing: connect: connection refused"))
+		k.Wait(status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:7800: connect: connection refused"`))
 		if !strings.Contains(b.String(), "no master answers at 127.0.0.1:7800") {
 			t.Errorf("%q", &b)
 		}

@@ -3,12 +3,12 @@ package pushing
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/headrace/headrace/internal/advice"
 )
 
 // Waits tells the user why nothing goes on: after two seconds, and then every ten. If there is no
@@ -38,7 +38,7 @@ func (k *Waits) Wait(reason error) {
 		k.since, k.told = now, false
 	}
 	k.last = now
-	if st := status.Convert(reason); st.Code() == codes.Unavailable && strings.Contains(st.Message(), "connect") && !k.away {
+	if advice.NoMaster(reason) && !k.away {
 		k.since, k.told, k.away = now, true, true
 		fmt.Fprintf(k.To, "headrace: no master answers at %s; waiting for it: `headrace up` starts one\n", k.Master)
 		return
