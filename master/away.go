@@ -93,7 +93,7 @@ func (p *probes) input(ctx context.Context, id uint32) *input {
 		return nil
 	}
 	for i := range all {
-		if all[i].ID != id || all[i].State == "failed" || all[i].State == "done" {
+		if all[i].ID != id || all[i].State == serve.Failed || all[i].State == serve.Done {
 			continue
 		}
 		// With a backfill the guard asks for the dataset, and it may be the broker that is away.

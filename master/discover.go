@@ -119,7 +119,7 @@ func (d *discovery) reconcile(ctx context.Context, all []serve.Dataset) {
 }
 
 func needsListing(ds *serve.Dataset) bool {
-	if ds.State == "failed" || ds.State == "done" {
+	if ds.State == serve.Failed || ds.State == serve.Done {
 		return false
 	}
 	if !ds.PartitionsKnown {

@@ -50,7 +50,7 @@ func guarded(ds *serve.Dataset) bool { return ds.Spec.Kind().Foretells }
 // is done, because then only a rewind needs its records. They are not with virtual ranks
 // either, because their positions are not places in a partition of the broker. In both cases
 // the guard only reports records that are deleted already.
-func foreseen(ds *serve.Dataset) bool { return ds.Spec.BitExact == nil && ds.State != "done" }
+func foreseen(ds *serve.Dataset) bool { return ds.Spec.BitExact == nil && ds.State != serve.Done }
 
 // run returns when ctx or the shard service ends.
 func (g *guard) run(ctx context.Context) {

@@ -238,9 +238,10 @@ type ReadFailure struct {
 	Token     Token
 	At        int64
 	Permanent bool
-	Kind      string
+	Away      bool   // the source did not answer
+	Kind      string // for people
 	Message   string
-	Lost      *LostRange  // with kind truncated: exactly what the source no longer has
+	Lost      *LostRange  // exactly what the source no longer has
 	Bad       []BadRecord // records that cannot be decoded
 	When      int64       // ms since 1970
 }

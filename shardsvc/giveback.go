@@ -174,8 +174,6 @@ func (lg *ledger) release(a *speaker, r *Release) {
 // is away, that says nothing about the range, and does not count.
 const maxFailures = 3
 
-const kindAway = "away"
-
 func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	l := lg.owned(a, f.Token)
 	if l == nil {
@@ -193,7 +191,7 @@ func (lg *ledger) readFailure(a *speaker, f *ReadFailure) {
 	p, d := l.pass.p, l.pass.p.ds
 	at, end := l.pass.StartPlace(from), max(from, l.reach())-l.shift
 	failures := l.tries.failures() + 1
-	if !f.Permanent && f.Kind == kindAway {
+	if !f.Permanent && f.Away {
 		lg.reportBack(l, from, ReclaimedSourceAway)
 		lg.giveBack(l, from, untouched)
 		return

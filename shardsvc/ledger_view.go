@@ -13,7 +13,7 @@ type DatasetInfo struct {
 	Name    string
 	Spec    []byte
 	Options Options
-	State   string // listing | running | paused | failed | done
+	State   DatasetState
 	Reason  string
 	Counts  Counts // of its source
 	// Backfill has the counts of the backfill, in its own unit.
@@ -99,6 +99,17 @@ func (lg *ledger) Dataset(id DatasetID) (DatasetInfo, bool) {
 	return DatasetInfo{}, false
 }
 
+// DatasetState is the state of a dataset as people and tools see it.
+type DatasetState string
+
+const (
+	DatasetListing DatasetState = "listing" // nothing is listed yet
+	DatasetRunning DatasetState = "running"
+	DatasetPaused  DatasetState = "paused"
+	DatasetFailed  DatasetState = "failed"
+	DatasetDone    DatasetState = "done"
+)
+
 func (lg *ledger) info(d *dataset) DatasetInfo {
 	i := DatasetInfo{ID: d.id, Name: d.name, Spec: d.spec, Options: d.opt, Reason: d.reason, Partitions: len(d.parts),
 		PartitionsKnown: d.partsAll, ListingComplete: d.partsAll && d.incomplete == 0,
@@ -120,15 +131,15 @@ func (lg *ledger) info(d *dataset) DatasetInfo {
 	}
 	switch y := lg.standing(d, nil).why; {
 	case y == datasetFailed:
-		i.State = "failed"
+		i.State = DatasetFailed
 	case y == allSettled:
-		i.State = "done"
+		i.State = DatasetDone
 	case y == datasetPaused:
-		i.State = "paused"
+		i.State = DatasetPaused
 	case !i.ListingComplete && d.total == 0 && !slices.ContainsFunc(d.parts, (*partition).Growing):
-		i.State = "listing"
+		i.State = DatasetListing
 	default:
-		i.State = "running"
+		i.State = DatasetRunning
 	}
 	return i
 }

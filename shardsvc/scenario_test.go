@@ -281,7 +281,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) *Message {
 		case "release":
 			m.Releases = append(m.Releases, Release{Token: token(), Prefix: a.num("prefix", 0)})
 		case "failure":
-			f := ReadFailure{Token: token(), At: a.num("at", 0), Permanent: a.has("permanent"), Kind: a.word("kind", "io"), Message: "disk on fire"}
+			f := ReadFailure{Token: token(), At: a.num("at", 0), Permanent: a.has("permanent"), Away: a.word("kind", "io") == "away", Kind: a.word("kind", "io"), Message: "disk on fire"}
 			if a.has("lost") {
 				f.Kind, f.Message, f.When = "truncated", "the log begins later", 2000
 				f.Lost = &LostRange{Segment: a.num("seg", 0), Start: a.num("lost", 0), End: a.num("to", 0)}

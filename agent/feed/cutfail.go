@@ -75,7 +75,7 @@ func (c *cutter) leaveOutAlone(l *lease, bad sources.Alone, reason string) {
 
 // recordAlone is what the master keeps of a record that the source could not read.
 func recordAlone(bad sources.Alone, reason string) *pb.BadRecord {
-	r := &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: "decode", Reason: reason,
+	r := &pb.BadRecord{Start: bad.Start, End: bad.Next, Kind: pb.KindDecode, Reason: reason,
 		Value: bad.Value[:min(len(bad.Value), badValueBytes)], Size: bad.Size}
 	if len(r.Value) == 0 && r.Size > 0 {
 		r.Size = -1 // a row of columns that was not read

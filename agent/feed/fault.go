@@ -59,7 +59,7 @@ type fault struct {
 
 // faultOf classifies an error of reading or decoding. name is the segment's.
 func faultOf(ds *Dataset, name string, err error) fault {
-	f := fault{kind: "io", permanent: true, message: fmt.Sprintf("dataset %s: %v", ds.Name, err)}
+	f := fault{kind: pb.KindIO, permanent: true, message: fmt.Sprintf("dataset %s: %v", ds.Name, err)}
 	var (
 		changed   *sources.Changed
 		truncated *sources.Truncated
@@ -71,25 +71,25 @@ func faultOf(ds *Dataset, name string, err error) fault {
 	)
 	switch {
 	case errors.As(err, &changed):
-		f.kind = "changed"
+		f.kind = pb.KindChanged
 	case errors.As(err, &truncated):
-		f.kind = "truncated"
+		f.kind = pb.KindTruncated
 		f.message = fmt.Sprintf("%s: %v", truncated.Name, truncated.Err) // the master says which range
 		f.lost = &pb.LostRange{Segment: truncated.Lost.Segment, Start: truncated.Lost.Start, End: truncated.Lost.End}
 	case errors.As(err, &diverged):
-		f.kind = "diverged"
+		f.kind = pb.KindDiverged
 	case errors.As(err, &tooLarge):
-		f.kind = "too_large"
+		f.kind = pb.KindTooLarge
 	case errors.As(err, &malformed):
-		f.kind = "malformed"
+		f.kind = pb.KindMalformed
 	case errors.As(err, &temporary):
 		f.permanent = false
 		if temporary.Away {
-			f.kind = "away"
+			f.kind = pb.KindAway
 		}
 		f.message = fmt.Sprintf("dataset %s: %s could not be read for %v: %v", ds.Name, name, retryFor, err)
 	case errors.As(err, &bad):
-		f.kind, f.field = "decode", bad.Column
+		f.kind, f.field = pb.KindDecode, bad.Column
 		f.message = fmt.Sprintf("dataset %s: %s: %v", ds.Name, name, err)
 	default:
 		f.message = fmt.Sprintf("dataset %s: %s: %v", ds.Name, name, err)

@@ -279,7 +279,7 @@ func TestAMasterThatHasLostItsStoreAndNotItsFolderSaysWhatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return all[0].State, all[0].Reason
+		return string(all[0].State), all[0].Reason
 	}
 	st := memstore.New()
 	s, _ = life(t, st, chunks, spec)

@@ -20,11 +20,19 @@ type Dataset struct {
 	ID              uint32
 	Name            string
 	Spec            *dataset.Spec
-	State           string // listing | running | paused | failed | done
+	State           State
 	Reason          string // of paused or failed
 	PartitionsKnown bool   // PartitionsListed was called: no more partitions follow
 	Partitions      []Partition
 }
+
+// State is the state of a dataset.
+type State = shardsvc.DatasetState
+
+const (
+	Failed = shardsvc.DatasetFailed
+	Done   = shardsvc.DatasetDone
+)
 
 // Partition says how far one partition is listed.
 type Partition struct {

@@ -33,7 +33,7 @@ func storedProto(d shardsvc.DatasetInfo) (*headracev1.Dataset, error) {
 
 func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 	out := &headracev1.Dataset{
-		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: d.State, Reason: wire.Valid(d.Reason),
+		Id: d.ID, Name: d.Name, Yaml: wire.Valid(st.yaml), SpecJson: string(st.json), State: string(d.State), Reason: wire.Valid(d.Reason),
 		Counts: countsProto(d.Counts, d.Options.Unit), Partitions: uint32(d.Partitions), ListingComplete: d.ListingComplete,
 		Records: wire.TallyOf(&d.Records), Unit: d.Options.Unit, Passes: uint32(d.Options.Passes), Pass: d.Pass, Bad: badProto(d.Bad),
 		Live: st.spec.Source.Traits().Live, EventLagSeconds: eventLag(&d, time.Now()),
@@ -47,7 +47,7 @@ func datasetProto(d shardsvc.DatasetInfo, st stored) *headracev1.Dataset {
 // createdProto returns a dataset that Apply is about to create.
 func createdProto(id uint32, st stored) *headracev1.Dataset {
 	o := options(st.spec)
-	return datasetProto(shardsvc.DatasetInfo{ID: id, Name: st.spec.Name, Options: o, State: "listing"}, st)
+	return datasetProto(shardsvc.DatasetInfo{ID: id, Name: st.spec.Name, Options: o, State: shardsvc.DatasetListing}, st)
 }
 
 func countsProto(c shardsvc.Counts, unit string) *headracev1.Counts {

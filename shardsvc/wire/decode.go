@@ -252,7 +252,7 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 9:
 		return rareField(v, &e.Failures, func(p *headracev1.ReadFailure) shardsvc.ReadFailure {
-			f := shardsvc.ReadFailure{Token: Token(p.Token), At: p.At, Permanent: p.Permanent, Kind: p.Kind, Message: p.Message}
+			f := shardsvc.ReadFailure{Token: Token(p.Token), At: p.At, Permanent: p.Permanent, Away: p.Kind == headracev1.KindAway, Kind: p.Kind, Message: p.Message}
 			if x := p.Lost; x != nil {
 				f.Lost, f.When = &shardsvc.LostRange{Segment: x.Segment, Start: x.Start, End: x.End}, d.Now()
 			}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/headrace/headrace/agent/hold"
+
+	pb "github.com/headrace/headrace/api/headrace/v1"
 )
 
 // trouble is one kind of thing that goes wrong.
@@ -363,9 +365,9 @@ func (a *agent) failRead() {
 			for _, l := range f.leases {
 				if !l.dry && !f.stopped && !f.busy {
 					l.dry = true
-					kind := "io"
+					kind := pb.KindIO
 					if l.id%2 == 0 {
-						kind = "away"
+						kind = pb.KindAway
 					}
 					a.do(&hold.Failed{Lease: l.id, At: l.at, Kind: kind, Message: "the disk hiccuped"})
 					f.poke()
