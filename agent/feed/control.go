@@ -133,7 +133,7 @@ func (s *Server) join(t *trainer, resume []hold.Resume) *frame.Error {
 	before := s.stepFiles.know(h.Incarnation, t.number)
 	a := s.cfg.Desk.Do(&hold.Join{Resume: resume, Join: &pb.Join{
 		Worker: t.number, Rank: h.Rank, Incarnation: uint64(h.Incarnation), WorldSize: h.WorldSize,
-		Attempt: h.Attempt, Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom], MadeAt: h.MadeNS,
+		Pid: h.PID, Generation: h.Generation, Resume: resumeWords[h.ResumeFrom], MadeAt: h.MadeNS,
 	}})
 	if a.Invalid == "" {
 		return nil
@@ -318,23 +318,12 @@ func (t *trainer) paused(paused bool) {
 	t.tell()
 }
 
-func (t *trainer) decodeErrors(n uint64, field string) {
-	t.mu.Lock()
-	t.status.DecodeErrors += n
-	t.status.DecodeErrorField = field
-	t.mu.Unlock()
-	t.tell()
-}
-
 // tell passes the worker's totals on.
 func (t *trainer) tell() {
-	buffered := int64(0)
-	t.eachStream(func(s *stream) { buffered += s.buffered.Load() })
 	t.mu.Lock()
 	st := &pb.WorkerStatus{
 		Worker: t.number, Paused: t.status.Paused, WaitSeconds: t.status.WaitSeconds, StepSeconds: t.status.StepSeconds,
-		RowsYielded: t.status.RowsYielded, BufferBytes: uint64(max(0, buffered)),
-		DecodeErrors: t.status.DecodeErrors, DecodeErrorField: t.status.DecodeErrorField,
+		RowsYielded: t.status.RowsYielded,
 	}
 	t.mu.Unlock()
 	t.srv.cfg.Desk.Do(&hold.Status{Status: st})

@@ -27,7 +27,6 @@ func (c *cutter) badRecord(l *lease, err error) {
 	if bad, ok := errors.AsType[*decode.Error](err); ok && c.st.ds.Spec.Skips() {
 		srv := c.st.t.srv
 		srv.cfg.Metrics.decodeErrors(bad.Column, 1)
-		c.st.t.decodeErrors(1, bad.Column)
 		c.leaveOut(l, bad.Column, "decode", bad.Error())
 		return
 	}
@@ -69,7 +68,6 @@ func (c *cutter) leaveOutAlone(l *lease, bad sources.Alone, reason string) {
 		return
 	}
 	c.st.t.srv.cfg.Metrics.decodeErrors("", 1)
-	c.st.t.decodeErrors(1, "")
 	c.exclude(l, recordAlone(bad, reason))
 }
 
@@ -101,7 +99,6 @@ func (c *cutter) fail(l *lease, at int64, piece int, err error) {
 		"lease", l.token.String(), "at", at, "kind", f.kind, "error", f.message)
 	if f.kind == "decode" {
 		srv.cfg.Metrics.decodeErrors(f.field, 1)
-		st.t.decodeErrors(1, f.field)
 	}
 	c.giveUp(l, &hold.Failed{Lease: l.id, At: at, Permanent: f.permanent, Kind: f.kind, Message: f.message, Lost: f.lost})
 	if f.permanent && f.lost == nil {
@@ -133,7 +130,6 @@ func (c *cutter) tellErrors() {
 			if n := e.Count - c.st.errs[key]; e.Count > c.st.errs[key] {
 				c.st.errs[key] = e.Count
 				c.st.t.srv.cfg.Metrics.decodeErrors(e.Column, n)
-				c.st.t.decodeErrors(n, e.Column)
 			}
 		}
 	}

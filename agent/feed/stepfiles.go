@@ -210,7 +210,7 @@ func (o *stepFiles) takeProcess(p frame.Incarnation, said []*stepfile.Stream) {
 	o.know(p, number)
 	join := &hold.Join{Ended: true, Join: &pb.Join{
 		Worker: number, Rank: about.Rank, Incarnation: uint64(p), WorldSize: about.WorldSize,
-		Attempt: about.Attempt, Pid: about.PID, Generation: about.Generation, MadeAt: about.MadeNS,
+		Pid: about.PID, Generation: about.Generation, MadeAt: about.MadeNS,
 	}}
 	batches, stepped := 0, 0
 	for _, s := range said {

@@ -44,7 +44,7 @@ func (c *calls) Stage(ctx context.Context, req *headracev1.StageRequest) (*headr
 	if err != nil {
 		return nil, statusOf(req.Dataset, err)
 	}
-	return &headracev1.StageReply{Locator: l.String(), Records: uint32(l.Records)}, nil
+	return &headracev1.StageReply{Locator: l.String()}, nil
 }
 
 func (c *calls) Commit(ctx context.Context, req *headracev1.CommitRequest) (*headracev1.CommitReply, error) {

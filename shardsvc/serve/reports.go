@@ -146,6 +146,10 @@ func named(name string, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
+func leaseText(k shardsvc.Token) string {
+	return fmt.Sprintf("%d.%d.%d", k.Epoch, k.Term, k.Sequence)
+}
+
 func attrs(r *shardsvc.Report) []slog.Attr {
 	var a []slog.Attr
 	if r.Dataset != 0 {
@@ -158,7 +162,7 @@ func attrs(r *shardsvc.Report) []slog.Attr {
 		a = append(a, slog.Int64("start", r.Start), slog.Int64("end", r.End))
 	}
 	if r.Token != (shardsvc.Token{}) {
-		a = append(a, slog.String("lease", fmt.Sprintf("%d.%d.%d", r.Token.Epoch, r.Token.Term, r.Token.Sequence)))
+		a = append(a, slog.String("lease", leaseText(r.Token)))
 	}
 	if r.Agent != "" {
 		a = append(a, slog.String("agent", r.Agent))

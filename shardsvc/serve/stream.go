@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -25,6 +27,7 @@ type shards struct {
 type stream struct {
 	s       *Server
 	session shardsvc.Session
+	agent   string // its name
 	grpc    grpc.ServerStream
 	out     *outbox
 
@@ -103,12 +106,27 @@ func (st *stream) read() {
 			st.broke(err)
 			break
 		}
+		st.log(in.Notes)
 		if !st.s.push(item{in: in}) {
 			break
 		}
 	}
 	if greeted {
 		st.s.push(item{lost: st})
+	}
+}
+
+// log says at Debug why an agent released leases, and how its trainers ended.
+func (st *stream) log(notes []wire.Note) {
+	if len(notes) == 0 || !st.s.cfg.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	for _, n := range notes {
+		if n.Token != (shardsvc.Token{}) {
+			st.s.cfg.Logger.Debug("an agent released a lease", "agent", st.agent, "lease", leaseText(n.Token), "reason", n.Why)
+		} else {
+			st.s.cfg.Logger.Debug("a trainer left", "agent", st.agent, "worker", n.Worker, "how", n.Why)
+		}
 	}
 }
 
@@ -149,7 +167,7 @@ func (st *stream) hello(in *inbound) error {
 	case f.Name == "":
 		return statusOf(codes.InvalidArgument, errors.New("an agent needs a name"), detail{Field: "hello.agent"})
 	}
-	st.session = st.s.sessions.add(st)
+	st.session, st.agent = st.s.sessions.add(st), f.Name
 	return nil
 }
 

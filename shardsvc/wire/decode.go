@@ -248,6 +248,9 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 8:
 		return rareField(v, &e.Releases, func(p *headracev1.Release) shardsvc.Release {
+			if p.Reason != "" {
+				m.Notes = append(m.Notes, Note{Token: Token(p.Token), Why: p.Reason})
+			}
 			return shardsvc.Release{Token: Token(p.Token), Prefix: p.Prefix}
 		})
 	case 9:
@@ -265,6 +268,9 @@ func (d *Decoder) rare(m *Message, num protowire.Number, v []byte) error {
 		})
 	case 10:
 		return rareField(v, &e.Leaves, func(p *headracev1.Leave) shardsvc.Leave {
+			if p.Detail != "" {
+				m.Notes = append(m.Notes, Note{Worker: p.Worker, Why: p.Detail})
+			}
 			return shardsvc.Leave{Worker: p.Worker, Reason: leaveReason(p.Reason), Ended: p.Ended, Crash: crash(p.Crash)}
 		})
 	case 11:

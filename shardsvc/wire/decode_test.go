@@ -3,6 +3,7 @@ package wire
 import (
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
@@ -212,5 +213,26 @@ func TestOneMessageMayNotAskForMoreThanTheLoopDoesAtOnce(t *testing.T) {
 	}
 	if err := limit(make([]shardsvc.LeaseRequest, maxCounts+1)); err == nil {
 		t.Fatal("a message with too many requests was accepted")
+	}
+}
+
+func TestWhyALeaseCameBackAndHowATrainerEndedIsForTheLog(t *testing.T) {
+	b, err := proto.Marshal(&headracev1.AgentMessage{
+		Releases: []*headracev1.Release{{Token: &headracev1.Token{Epoch: 1, Term: 2, Sequence: 3}, Reason: "beyond the last round"}, {Token: &headracev1.Token{Sequence: 4}}},
+		Leaves:   []*headracev1.Leave{{Worker: 7, Detail: "signal: killed"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in Message
+	if err := decoder.Decode(b, &in); err != nil {
+		t.Fatal(err)
+	}
+	want := []Note{{Token: shardsvc.Token{Epoch: 1, Term: 2, Sequence: 3}, Why: "beyond the last round"}, {Worker: 7, Why: "signal: killed"}}
+	if !slices.Equal(in.Notes, want) {
+		t.Errorf("notes are %+v, want %+v", in.Notes, want)
+	}
+	if in.Reset(); len(in.Notes) != 0 {
+		t.Errorf("after Reset notes are %+v", in.Notes)
 	}
 }

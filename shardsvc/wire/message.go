@@ -7,6 +7,14 @@ type Message struct {
 	Event    shardsvc.Message // for Step; the caller sets its Session, and echoes its SentAt once it is durable
 	About    *About           // set if Event.Hello is
 	Refusals []Refusal        // calls that are refused without asking the core; answer them after Event
+	Notes    []Note           // for the log
+}
+
+// Note is why an agent released a lease, or how a worker's process ended.
+type Note struct {
+	Token  shardsvc.Token // of the lease that was released, or zero
+	Worker uint32         // the worker that left
+	Why    string
 }
 
 // About is what an agent says about itself in its hello.
@@ -26,7 +34,8 @@ func (m *Message) Reset() {
 	clear(e.Leaves)
 	clear(e.Calls)
 	clear(m.Refusals)
-	*m = Message{Refusals: m.Refusals[:0], Event: shardsvc.Message{
+	clear(m.Notes)
+	*m = Message{Refusals: m.Refusals[:0], Notes: m.Notes[:0], Event: shardsvc.Message{
 		Joins: e.Joins[:0], Held: e.Held[:0], Acks: e.Acks[:0], Steps: e.Steps[:0], Answers: e.Answers[:0],
 		Releases: e.Releases[:0], Failures: e.Failures[:0], Leaves: e.Leaves[:0], Status: e.Status[:0],
 		Heads: e.Heads[:0], Requests: e.Requests[:0], Calls: e.Calls[:0], Yields: e.Yields[:0],

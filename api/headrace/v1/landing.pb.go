@@ -328,7 +328,6 @@ func (x *StageRequest) GetChunk() []byte {
 type StageReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Locator       string                 `protobuf:"bytes,1,opt,name=locator,proto3" json:"locator,omitempty"` // for Commit
-	Records       uint32                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,13 +367,6 @@ func (x *StageReply) GetLocator() string {
 		return x.Locator
 	}
 	return ""
-}
-
-func (x *StageReply) GetRecords() uint32 {
-	if x != nil {
-		return x.Records
-	}
-	return 0
 }
 
 type CommitRequest struct {
@@ -1166,11 +1158,10 @@ const file_headrace_v1_landing_proto_rawDesc = "" +
 	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\tR\vtransaction\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05chunk\x18\x04 \x01(\fR\x05chunk\"@\n" +
+	"\x05chunk\x18\x04 \x01(\fR\x05chunk\",\n" +
 	"\n" +
 	"StageReply\x12\x18\n" +
-	"\alocator\x18\x01 \x01(\tR\alocator\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\rR\arecords\"g\n" +
+	"\alocator\x18\x01 \x01(\tR\alocatorJ\x04\b\x02\x10\x03\"g\n" +
 	"\rCommitRequest\x12\x18\n" +
 	"\adataset\x18\x01 \x01(\tR\adataset\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\tR\vtransaction\x12\x1a\n" +

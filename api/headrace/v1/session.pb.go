@@ -858,7 +858,6 @@ type Join struct {
 	Rank          uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
 	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // random, made at init() by the trainer
 	WorldSize     uint32                 `protobuf:"varint,4,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the launcher's, informative only
 	Pid           int32                  `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
 	Generation    uint32                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                      // when it re-joins: the generation it was told; 0 at first
 	Resume        Join_Resume            `protobuf:"varint,8,opt,name=resume,proto3,enum=headrace.v1.Join_Resume" json:"resume,omitempty"` // what it said at init()
@@ -921,13 +920,6 @@ func (x *Join) GetIncarnation() uint64 {
 func (x *Join) GetWorldSize() uint32 {
 	if x != nil {
 		return x.WorldSize
-	}
-	return 0
-}
-
-func (x *Join) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
 	}
 	return 0
 }
@@ -1346,7 +1338,7 @@ type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	Prefix        int64                  `protobuf:"varint,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the master's log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1685,7 +1677,7 @@ type Leave struct {
 	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Reason        Leave_Reason           `protobuf:"varint,2,opt,name=reason,proto3,enum=headrace.v1.Leave_Reason" json:"reason,omitempty"`
 	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`  // its process is known to be gone
-	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"` // "signal: killed", "exit status 3"
+	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"` // for the master's log: "signal: killed", "exit status 3"
 	Crash         *Crash                 `protobuf:"bytes,5,opt,name=crash,proto3" json:"crash,omitempty"`   // unset: it did not crash, as far as is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1810,17 +1802,14 @@ func (x *Crash) GetAlone() bool {
 }
 
 type WorkerStatus struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Worker           uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Paused           bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`                                              // stream.paused(): no stall is counted
-	WaitSeconds      float64                `protobuf:"fixed64,3,opt,name=wait_seconds,json=waitSeconds,proto3" json:"wait_seconds,omitempty"`                // total so far, waiting for a batch
-	StepSeconds      float64                `protobuf:"fixed64,4,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"`                // total so far, between batch and step
-	RowsYielded      uint64                 `protobuf:"varint,5,opt,name=rows_yielded,json=rowsYielded,proto3" json:"rows_yielded,omitempty"`                 // total so far
-	BufferBytes      uint64                 `protobuf:"varint,6,opt,name=buffer_bytes,json=bufferBytes,proto3" json:"buffer_bytes,omitempty"`                 // decoded, not yet yielded
-	DecodeErrors     uint64                 `protobuf:"varint,7,opt,name=decode_errors,json=decodeErrors,proto3" json:"decode_errors,omitempty"`              // total so far
-	DecodeErrorField string                 `protobuf:"bytes,8,opt,name=decode_error_field,json=decodeErrorField,proto3" json:"decode_error_field,omitempty"` // of the last one
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint32                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`                               // stream.paused(): no stall is counted
+	WaitSeconds   float64                `protobuf:"fixed64,3,opt,name=wait_seconds,json=waitSeconds,proto3" json:"wait_seconds,omitempty"` // total so far, waiting for a batch
+	StepSeconds   float64                `protobuf:"fixed64,4,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"` // total so far, between batch and step
+	RowsYielded   uint64                 `protobuf:"varint,5,opt,name=rows_yielded,json=rowsYielded,proto3" json:"rows_yielded,omitempty"`  // total so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerStatus) Reset() {
@@ -1886,27 +1875,6 @@ func (x *WorkerStatus) GetRowsYielded() uint64 {
 		return x.RowsYielded
 	}
 	return 0
-}
-
-func (x *WorkerStatus) GetBufferBytes() uint64 {
-	if x != nil {
-		return x.BufferBytes
-	}
-	return 0
-}
-
-func (x *WorkerStatus) GetDecodeErrors() uint64 {
-	if x != nil {
-		return x.DecodeErrors
-	}
-	return 0
-}
-
-func (x *WorkerStatus) GetDecodeErrorField() string {
-	if x != nil {
-		return x.DecodeErrorField
-	}
-	return ""
 }
 
 type Head struct {
@@ -4320,14 +4288,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04host\x18\x06 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04gpus\x18\b \x03(\tR\x04gpus\x12\x14\n" +
-	"\x05clock\x18\t \x01(\x06R\x05clock\"\xc2\x02\n" +
+	"\x05clock\x18\t \x01(\x06R\x05clock\"\xae\x02\n" +
 	"\x04Join\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x06R\vincarnation\x12\x1d\n" +
 	"\n" +
-	"world_size\x18\x04 \x01(\rR\tworldSize\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x10\n" +
+	"world_size\x18\x04 \x01(\rR\tworldSize\x12\x10\n" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x1e\n" +
 	"\n" +
 	"generation\x18\a \x01(\rR\n" +
@@ -4338,7 +4305,7 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\aDEFAULT\x10\x00\x12\t\n" +
 	"\x05BOUND\x10\x01\x12\t\n" +
 	"\x05ACKED\x10\x02\x12\t\n" +
-	"\x05START\x10\x03\"\x88\x02\n" +
+	"\x05START\x10\x03J\x04\b\x05\x10\x06\"\x88\x02\n" +
 	"\x04Held\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.headrace.v1.TokenR\x05token\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\rR\x06worker\x12\x18\n" +
@@ -4422,16 +4389,13 @@ const file_headrace_v1_session_proto_rawDesc = "" +
 	"\x04pass\x18\x03 \x01(\rR\x04pass\x12\x18\n" +
 	"\asegment\x18\x04 \x01(\x03R\asegment\x12\x14\n" +
 	"\x05start\x18\x05 \x01(\x03R\x05start\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\x03R\x03end\"\x9d\x02\n" +
+	"\x03end\x18\x06 \x01(\x03R\x03end\"\xad\x01\n" +
 	"\fWorkerStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\rR\x06worker\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12!\n" +
 	"\fwait_seconds\x18\x03 \x01(\x01R\vwaitSeconds\x12!\n" +
 	"\fstep_seconds\x18\x04 \x01(\x01R\vstepSeconds\x12!\n" +
-	"\frows_yielded\x18\x05 \x01(\x04R\vrowsYielded\x12!\n" +
-	"\fbuffer_bytes\x18\x06 \x01(\x04R\vbufferBytes\x12#\n" +
-	"\rdecode_errors\x18\a \x01(\x04R\fdecodeErrors\x12,\n" +
-	"\x12decode_error_field\x18\b \x01(\tR\x10decodeErrorField\"h\n" +
+	"\frows_yielded\x18\x05 \x01(\x04R\vrowsYieldedJ\x04\b\x06\x10\t\"h\n" +
 	"\x04Head\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\x03R\asegment\x12\x10\n" +
