@@ -55,7 +55,7 @@ func newRealMaster(t *testing.T, model, yaml, root string, ttl time.Duration) *r
 	check(t, err)
 	segments, err := src.Segments(t.Context(), id, -1, 1000)
 	check(t, err)
-	check(t, errors.Join(m.srv.PartitionsListed(t.Context(), 1), m.srv.AddSegments(t.Context(), numbers[0], segments, true)))
+	check(t, errors.Join(m.srv.PartitionsListed(t.Context(), 1), m.srv.AddSegments(t.Context(), numbers[0], -1, segments, true)))
 	return m
 }
 

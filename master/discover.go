@@ -20,7 +20,7 @@ type ledger interface {
 	Segments(ctx context.Context, partition uint32, after int64, max int) ([]sources.Segment, error)
 	AddPartitions(ctx context.Context, dataset uint32, parts []serve.NewPartition, estimated bool) ([]uint32, error)
 	PartitionsListed(ctx context.Context, dataset uint32) error
-	AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error
+	AddSegments(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error
 	Join(ctx context.Context, dataset uint32, parts []serve.NewPartition) error
 	Heads(ctx context.Context, heads []serve.Head) error
 	Aged(ctx context.Context, all []serve.Old) error

@@ -255,7 +255,7 @@ func (l *listing) some(ctx context.Context, src sources.Source, all []serve.Part
 	if len(segs) == 0 && !last {
 		return false, nil
 	}
-	if err := l.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, last); err != nil {
+	if err := l.srv.AddSegments(ctx, p.Number, p.LastSegment, segs, last); err != nil {
 		return false, err
 	}
 	if n := len(segs); n > 0 {

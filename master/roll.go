@@ -42,7 +42,7 @@ func (f *following) listOn(ctx context.Context, p *serve.Partition) error {
 	if err != nil || len(segs) == 0 {
 		return err
 	}
-	if err := f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false); err != nil {
+	if err := f.srv.AddSegments(ctx, p.Number, p.LastSegment, segs, false); err != nil {
 		return err
 	}
 	f.last[p.Number] = segs[len(segs)-1].ID
@@ -75,7 +75,7 @@ func (f *following) rolled(ctx context.Context, p *serve.Partition) error {
 	if len(segs) == 1 {
 		return nil
 	}
-	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs[1:], false)
+	return f.srv.AddSegments(ctx, p.Number, p.LastSegment, segs[1:], false)
 }
 
 // vanished handles a last known segment that the source deleted before its end was seen.
@@ -86,7 +86,7 @@ func (f *following) vanished(ctx context.Context, p *serve.Partition, segs []sou
 	}
 	f.log.Error("a segment was deleted before its end was seen; its records are lost, and nobody can say how many they are",
 		"partition", p.Label, "segment", p.LastSegment, "lost_from", p.Head)
-	return f.srv.AddSegmentsAfter(ctx, p.Number, p.LastSegment, segs, false)
+	return f.srv.AddSegments(ctx, p.Number, p.LastSegment, segs, false)
 }
 
 // begin tells a source that can retain records to keep these partitions, from where the

@@ -35,7 +35,7 @@ type added struct {
 	segs  []sources.Segment
 }
 
-func (a *added) AddSegmentsAfter(_ context.Context, _ uint32, after int64, segs []sources.Segment, _ bool) error {
+func (a *added) AddSegments(_ context.Context, _ uint32, after int64, segs []sources.Segment, _ bool) error {
 	a.after, a.segs = after, segs
 	return nil
 }

@@ -121,7 +121,7 @@ func fill(ctx context.Context, srv *serve.Server, addr string) error {
 	}
 	for i, no := range numbers {
 		seg := sources.Segment{ID: 0, End: 1e12, Sealed: true, Locator: make([]byte, 64), Name: fmt.Sprintf("day_%d.tsv", i)}
-		if err := srv.AddSegments(ctx, no, []sources.Segment{seg}, true); err != nil {
+		if err := srv.AddSegments(ctx, no, -1, []sources.Segment{seg}, true); err != nil {
 			return err
 		}
 	}

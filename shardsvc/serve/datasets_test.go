@@ -248,7 +248,7 @@ func TestStateIsPagedInOrderOfPartitions(t *testing.T) {
 		t.Fatalf("a known partition got another number: %v %v", again, err)
 	}
 	for _, no := range numbers {
-		m.must(m.srv.AddSegments(t.Context(), no, []sources.Segment{{End: 10, Sealed: true}}, true))
+		m.must(m.srv.AddSegments(t.Context(), no, -1, []sources.Segment{{End: 10, Sealed: true}}, true))
 	}
 	var got []uint32
 	req := &headracev1.StateRequest{Name: "clicks", PageSize: 10}
@@ -313,7 +313,7 @@ func TestDiscoverySeesWhatIsListedAndWhatRunsDry(t *testing.T) {
 	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
 	m.must(err)
 	segs := []sources.Segment{{ID: 0, End: 100, Sealed: true, Locator: []byte("a"), Name: "a"}, {ID: 1, End: 50, Sealed: true, Locator: []byte("b"), Name: "b"}}
-	m.must(m.srv.AddSegments(ctx, no[0], segs, false), m.srv.AddSegments(ctx, no[0], segs, false)) // the second call adds nothing
+	m.must(m.srv.AddSegments(ctx, no[0], -1, segs, false), m.srv.AddSegments(ctx, no[0], 1, segs, false)) // the second call adds nothing
 	all, err := m.srv.Datasets(ctx)
 	m.must(err)
 	if len(all) != 1 || all[0].Spec.Name != "clicks" || all[0].PartitionsKnown || len(all[0].Partitions) != 1 {
@@ -352,7 +352,7 @@ func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 	m.must(err)
 	all := []sources.Segment{{End: 100, Sealed: true}, {ID: 1, End: 50, Sealed: true}, {ID: 2, End: 7, Sealed: true}}
 	before := commits.Load()
-	m.must(m.srv.AddSegmentsAfter(ctx, no[1], -1, all[:2], false), m.srv.AddSegmentsAfter(ctx, no[0], 1, all[2:], true))
+	m.must(m.srv.AddSegments(ctx, no[1], -1, all[:2], false), m.srv.AddSegments(ctx, no[0], 1, all[2:], true))
 	if n := commits.Load() - before; n != 2 {
 		t.Errorf("two calls took %d commits, want one for each call", n)
 	}
@@ -362,7 +362,7 @@ func TestVirtualRanksGetTheirSegmentsInOneCommit(t *testing.T) {
 			t.Errorf("partition %d has %v (%v)", p, got, err)
 		}
 	}
-	if err := m.srv.AddSegmentsAfter(ctx, no[2], -1, all[:1], false); !errors.Is(err, serve.ErrUnknown) {
+	if err := m.srv.AddSegments(ctx, no[2], -1, all[:1], false); !errors.Is(err, serve.ErrUnknown) {
 		t.Errorf("a listing that begins before the known segments got %v", err)
 	}
 }

@@ -205,33 +205,23 @@ func (s *Server) PartitionsListed(ctx context.Context, dataset uint32) error {
 	})
 }
 
-// AddSegments appends segments to a partition in order of ID, and skips known ones.
-// complete means that no segment will ever follow. All is durable when it returns. All
-// virtual ranks of a bit_exact dataset get the segments in the same commit, because they
-// share the blocks of one input.
-func (s *Server) AddSegments(ctx context.Context, partition uint32, segments []sources.Segment, complete bool) error {
-	return s.addSegments(ctx, partition, nil, segments, complete)
-}
-
-// AddSegmentsAfter is AddSegments for a listing that goes on after segment after (-1: from
-// the first). If after is not the last known segment any more, it returns ErrUnknown. That
-// happens when a restored checkpoint brought its own numbered segments; the listing must
-// then begin again after the last segment that is known now.
-func (s *Server) AddSegmentsAfter(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error {
-	return s.addSegments(ctx, partition, &after, segments, complete)
-}
-
-func (s *Server) addSegments(ctx context.Context, partition uint32, after *int64, segments []sources.Segment, complete bool) error {
+// AddSegments appends segments to a partition in order of ID, after segment after (-1: from
+// the first), and skips known ones. complete means that no segment will ever follow. All is
+// durable when it returns. All virtual ranks of a bit_exact dataset get the segments in the
+// same commit, because they share the blocks of one input.
+//
+// If after is not the last known segment any more, it returns ErrUnknown. That happens when a
+// restored checkpoint brought its own numbered segments; the listing must then begin again
+// after the last segment that is known now.
+func (s *Server) AddSegments(ctx context.Context, partition uint32, after int64, segments []sources.Segment, complete bool) error {
 	return s.change(ctx, func(l *loop) error {
 		if !l.core.HasPartition(partition) {
 			return fmt.Errorf("partition %d: %w", partition, ErrUnknown)
 		}
-		if after != nil {
-			if last := l.core.LastSegment(partition); last != *after {
-				return fmt.Errorf("partition %d: segment %d as the last one: %w", partition, *after, ErrUnknown)
-			}
-		}
 		last := l.core.LastSegment(partition)
+		if last != after {
+			return fmt.Errorf("partition %d: segment %d as the last one: %w", partition, after, ErrUnknown)
+		}
 		for _, no := range l.core.OfSource(partition) {
 			if l.core.LastSegment(no) != last {
 				continue // another virtual rank that is not as far: it has its own call

@@ -83,16 +83,21 @@ func (m *master) apply(yaml string) (*headracev1.ApplyReply, error) {
 	return m.datasets().Apply(m.t.Context(), &headracev1.ApplyRequest{Yaml: yaml})
 }
 
-// list makes dataset 1 one partition with one segment of units [0, end).
+// list makes dataset 1 one partition with one segment of units [0, end). A master that was
+// killed meanwhile may know some of it already.
 func (m *master) list(end int64) error {
 	ctx := m.t.Context()
 	no, err := m.srv.AddPartitions(ctx, 1, []serve.NewPartition{{ID: "files:clicks"}}, false)
 	if err != nil {
 		return err
 	}
+	all, err := m.srv.Datasets(ctx)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		m.srv.PartitionsListed(ctx, 1),
-		m.srv.AddSegments(ctx, no[0], []sources.Segment{{ID: 0, End: end, Sealed: true, Locator: []byte("loc"), Name: "a.txt"}}, true))
+		m.srv.AddSegments(ctx, no[0], all[0].Partitions[0].LastSegment, []sources.Segment{{ID: 0, End: end, Sealed: true, Locator: []byte("loc"), Name: "a.txt"}}, true))
 }
 
 func (m *master) must(errs ...error) {

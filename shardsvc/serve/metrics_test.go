@@ -178,7 +178,7 @@ func TestManyPartitionsAreShownAsTheWorstAndTheSum(t *testing.T) {
 	sum := 0.0
 	for i, no := range numbers {
 		sum += float64(i)
-		m.must(m.srv.AddSegments(t.Context(), no, []sources.Segment{{End: int64(i), Sealed: true}}, true))
+		m.must(m.srv.AddSegments(t.Context(), no, -1, []sources.Segment{{End: int64(i), Sealed: true}}, true))
 	}
 	series := 0
 	got := scrape(t, reg)
