@@ -59,7 +59,7 @@ func (st *stream) decided(r hold.Round) {
 	st.mu.Lock()
 	st.round.said = said{r.Through, r.Last, r.Over}
 	st.round.rows.Upto(r.Through, r.Rows)
-	st.round.rows.Keep(rounds.Kept)
+	st.round.rows.Trim()
 	st.closing = r.Close
 	st.recut = st.recut || st.beyond()
 	st.mu.Unlock()

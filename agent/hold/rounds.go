@@ -211,7 +211,7 @@ func (c *Core) round(d *pb.RoundDecision) {
 			r.Told, r.ToldLast = d.Through, d.Last
 			s.over = s.over || r.ends()
 			r.sums.Upto(d.Through, d.Rows)
-			r.sums.Keep(rounds.Kept)
+			r.sums.Trim()
 			r.sizes.Forget(d.Through)
 			c.fx.Rounds = append(c.fx.Rounds, Round{Stream: s.id, Through: d.Through, Last: d.Last, Over: d.Over, Close: d.Close, Rows: d.Rows})
 			return

@@ -45,7 +45,7 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 	if err := d.feed(batch, from); err != nil {
 		return 0, err
 	}
-	errors := d.errorsOf(nil)
+	errors := d.errorCounts()
 	for {
 		took, f, full := d.putRows(b, row, n)
 		if full && took < n/2 || took == 0 && full || len(d.grows) > 0 && took > 0 && d.tooLarge(b, row+took-1) {
@@ -62,7 +62,7 @@ func (d *Decoder) appendColumns(b *Builder, batch *sources.Batch, from, maxRows 
 			}
 			continue
 		}
-		if took < n && !slices.Equal(errors, d.errorsOf(nil)) { // some may be of rows that are cut off
+		if took < n && !slices.Equal(errors, d.errorCounts()) { // some may be of rows that are cut off
 			d.resetErrors(errors)
 			if took > 0 {
 				b.SetRows(row)
@@ -157,8 +157,8 @@ func (f *feed) pass(n int) {
 	}
 }
 
-// errorsOf appends how many values of each column were replaced.
-func (d *Decoder) errorsOf(all []uint64) []uint64 {
+// errorCounts says how many values of each column were replaced.
+func (d *Decoder) errorCounts() (all []uint64) {
 	if !d.lenient {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (d *Decoder) errorsOf(all []uint64) []uint64 {
 	return all
 }
 
-// resetErrors goes back to what errorsOf said: the same rows are written again.
+// resetErrors goes back to what errorCounts said: the same rows are written again.
 func (d *Decoder) resetErrors(all []uint64) {
 	for i, n := range all {
 		if i < len(d.columns) {

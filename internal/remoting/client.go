@@ -80,10 +80,9 @@ func (c *Client) Close() {
 	c.dials.Wait()
 }
 
-// Start sends a request to addr and does not wait for the answer. The answer's body
-// goes to memory if it fits there.
-func (c *Client) Start(ctx context.Context, addr string, cmd *Command, memory []byte) (*Pending, error) {
-	all, err := c.StartAll(ctx, addr, []Request{{cmd, memory}})
+// Start sends a request to addr and does not wait for the answer.
+func (c *Client) Start(ctx context.Context, addr string, cmd *Command) (*Pending, error) {
+	all, err := c.StartAll(ctx, addr, []Request{{Command: cmd}})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func (c *Client) StartAll(ctx context.Context, addr string, requests []Request) 
 // Call sends a request to addr and returns the answer. An answer with another code
 // than 0 is an *Error.
 func (c *Client) Call(ctx context.Context, addr string, cmd *Command) (Command, error) {
-	p, err := c.Start(ctx, addr, cmd, nil)
+	p, err := c.Start(ctx, addr, cmd)
 	if err != nil {
 		return Command{}, err
 	}

@@ -68,11 +68,12 @@ func TestAnswersGoToTheirRequestsInWhicheverOrderTheyCome(t *testing.T) {
 	})
 	c := NewClient(Options{NameServers: []string{addr}})
 	defer c.Close()
-	first, err := c.Start(t.Context(), addr, &Command{Code: 1, Body: []byte("body")}, make([]byte, 0, 100))
+	all, err := c.StartAll(t.Context(), addr, []Request{{&Command{Code: 1, Body: []byte("body")}, make([]byte, 0, 100)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := c.Start(t.Context(), addr, &Command{Code: 2}, nil)
+	first := all[0]
+	second, err := c.Start(t.Context(), addr, &Command{Code: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestACloseEndsRequestsThatAreUnderWay(t *testing.T) {
 	defer leaks.None(t, goleak.IgnoreCurrent())
 	addr := server(t, func(Command) *Command { return nil })
 	c := NewClient(Options{NameServers: []string{addr}})
-	p, err := c.Start(t.Context(), addr, &Command{Code: 1}, nil)
+	p, err := c.Start(t.Context(), addr, &Command{Code: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,11 +53,11 @@ func (r *Rows[N]) Of(round uint32) (n N, known bool) {
 	return r.n[i], true
 }
 
-// Keep forgets all but the newest ones. It does so only when there are more than twice as
-// many, so that they are rarely moved.
-func (r *Rows[N]) Keep(newest int) {
-	if len(r.n) > 2*newest {
-		r.n = append(r.n[:0], r.n[len(r.n)-newest:]...)
+// Trim forgets all but the newest Kept ones. It does so only when there are more than twice
+// as many, so that they are rarely moved.
+func (r *Rows[N]) Trim() {
+	if len(r.n) > 2*Kept {
+		r.n = append(r.n[:0], r.n[len(r.n)-Kept:]...)
 	}
 }
 

@@ -57,17 +57,21 @@ func TestRowsAreKnownFromTheLastGapOn(t *testing.T) {
 	}
 }
 
-func TestKeepForgetsTheOldest(t *testing.T) {
+func TestTrimForgetsTheOldest(t *testing.T) {
+	const last = 5*Kept + 1
 	var r Rows[uint32]
-	for round := uint32(1); round <= 1000; round++ {
+	for round := uint32(1); round <= last; round++ {
 		r.Upto(round, []uint32{round})
-		r.Keep(10)
-		if n := len(r.From(0)); n > 20 || round > 10 && n < 10 {
-			t.Fatalf("%d of %d rounds are kept, want 10 to 20", n, round)
+		r.Trim()
+		if n := len(r.From(0)); n > 2*Kept || round > Kept && n < Kept {
+			t.Fatalf("%d of %d rounds are kept, want %d to %d", n, round, Kept, 2*Kept)
 		}
 	}
-	if n, known := r.Of(991); !known || n != 991 {
-		t.Errorf("round 991 has %d rows (known: %v), want 991", n, known)
+	if n, known := r.Of(last - Kept + 1); !known || n != last-Kept+1 {
+		t.Errorf("round %d has %d rows (known: %v)", last-Kept+1, n, known)
+	}
+	if _, known := r.Of(1); known {
+		t.Error("round 1 is still known")
 	}
 }
 

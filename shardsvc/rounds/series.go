@@ -162,7 +162,7 @@ func (s *Series) gone() {
 		}
 		s.rows.Upto(round+1, []uint64{sum})
 	}
-	s.rows.Keep(Kept)
+	s.rows.Trim()
 	for i := range s.rank {
 		s.rank[i].rows.Forget(last)
 	}

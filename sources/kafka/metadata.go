@@ -26,8 +26,8 @@ func (c *client) metadata(ctx context.Context, topics []string) (cluster string,
 		w.text(t)
 		w.tags()
 	}
-	w.bool(false) // create
-	w.bool(false) // operations
+	w.i8(0) // false: create no topic
+	w.i8(0) // false: list no operations
 	w.tags()
 	r, err := c.ask(ctx, protocol.Metadata, anyBroker, w, smallAnswer, nil)
 	if err != nil {

@@ -115,10 +115,3 @@ func (w *writer) length(n int)   { w.b = binary.AppendUvarint(w.b, uint64(n)+1) 
 func (w *writer) text(s string)  { w.length(len(s)); w.b = append(w.b, s...) }
 func (w *writer) tags()          { w.b = append(w.b, 0) }
 func (w *writer) short(s string) { w.i16(int16(len(s))); w.b = append(w.b, s...) }
-func (w *writer) bool(v bool) {
-	if v {
-		w.i8(1)
-	} else {
-		w.i8(0)
-	}
-}

@@ -99,7 +99,7 @@ func (c *cursor) same(ctx context.Context) error {
 	}
 	before := c.s.client.Connections(c.replica.Addr)
 	cmd := remoting.Pull{Queue: c.p.remote(), Group: c.s.o.group(), Offset: c.at - 1, Most: 1}.Command()
-	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd, nil)
+	pending, err := c.s.client.Start(ctx, c.replica.Addr, cmd)
 	if err != nil {
 		return c.silent(ctx, err)
 	}

@@ -200,10 +200,10 @@ func (s *Source) ends(ctx context.Context, parts []partition, wanted func(int) b
 		addr, err := s.master(ctx, p)
 		if err == nil {
 			under[i].addr = addr
-			under[i].low, err = s.client.Start(ctx, addr, remoting.MinOffset(p.remote()), nil)
+			under[i].low, err = s.client.Start(ctx, addr, remoting.MinOffset(p.remote()))
 		}
 		if err == nil {
-			under[i].head, err = s.client.Start(ctx, addr, remoting.MaxOffset(p.remote()), nil)
+			under[i].head, err = s.client.Start(ctx, addr, remoting.MaxOffset(p.remote()))
 		}
 		if all[i].err = s.explain(ctx, err, p.String()); errors.Is(err, remoting.ErrUnreachable) {
 			s.forgetRoute(p.topic)

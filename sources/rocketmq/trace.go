@@ -50,7 +50,7 @@ func thinned(all []trace) []trace {
 }
 
 func (s *Source) startOne(ctx context.Context, l *look, offset int64) (*remoting.Pending, error) {
-	return s.client.Start(ctx, l.addr, remoting.Pull{Queue: l.h.p.remote(), Group: s.o.group(), Offset: offset, Most: 1}.Command(), nil)
+	return s.client.Start(ctx, l.addr, remoting.Pull{Queue: l.h.p.remote(), Group: s.o.group(), Offset: offset, Most: 1}.Command())
 }
 
 // errRemoved means that the broker has deleted a message. RocketMQ 4.x does not raise the minimum

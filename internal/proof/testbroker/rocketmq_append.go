@@ -90,7 +90,7 @@ func (a *RocketAppender) try(ctx context.Context, queue int, values [][]byte) (i
 	if cmd.Body = values[0]; len(values) > 1 {
 		cmd.Code, cmd.Ext["m"], cmd.Body = codeSendBatch, "true", batchOf(values)
 	}
-	p, err := a.client.Start(ctx, a.broker.Addr(), cmd, nil)
+	p, err := a.client.Start(ctx, a.broker.Addr(), cmd)
 	if err != nil {
 		return 0, err
 	}
