@@ -37,7 +37,7 @@ func (a *app) letters(ctx context.Context, c *client, name string) ([]deadletter
 			return nil, err
 		}
 		if reply.Topic != "" {
-			return nil, advice.Usage.Errorf("read the topic with the broker's own tools, as in kafka-console-consumer --topic "+reply.Topic,
+			return nil, advice.Usage.Errorf("read the topic with the broker's own tools",
 				"the dead letters of dataset %s are in topic %s", name, reply.Topic)
 		}
 		if err := r.Add(reply.Letters); err != nil {

@@ -219,15 +219,18 @@ func (s *Spec) Place(segment string, offset int64) string {
 type Deleter interface {
 	// DeletesOf says whether it may delete what another part reads.
 	DeletesOf(other Part) bool
+	// DeletesBy names the field that has it delete: "files.retain".
+	DeletesBy() string
 }
 
 // DeletesOf says whether an input of the spec may delete what an input of another one reads.
-func (s *Spec) DeletesOf(other *Spec) bool {
+// If so, field names the field that has it delete.
+func (s *Spec) DeletesOf(other *Spec) (field string, ok bool) {
 	for _, in := range s.Inputs() {
 		d, ok := in.Source.(Deleter)
 		if ok && slices.ContainsFunc(other.Inputs(), func(o *Spec) bool { return o.Source != nil && d.DeletesOf(o.Source) }) {
-			return true
+			return d.DeletesBy(), true
 		}
 	}
-	return false
+	return "", false
 }

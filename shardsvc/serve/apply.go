@@ -140,14 +140,16 @@ func (l *loop) aside(spec *dataset.Spec) error {
 			continue
 		}
 		deletes, reads := spec, other.spec
-		if !deletes.DeletesOf(reads) {
-			if deletes, reads = reads, deletes; !deletes.DeletesOf(reads) {
+		field, overlap := deletes.DeletesOf(reads)
+		if !overlap {
+			deletes, reads = reads, deletes
+			if field, overlap = deletes.DeletesOf(reads); !overlap {
 				continue
 			}
 		}
 		return statusOf(codes.FailedPrecondition,
-			fmt.Errorf("dataset %q would delete files that dataset %q reads: their roots and paths overlap, and %q has %s.retain", deletes.Name, reads.Name, deletes.Name, deletes.Kind().Name),
-			detail{Dataset: spec.Name, Hint: "give each of them a folder of its own, or remove retain"})
+			fmt.Errorf("dataset %q would delete what dataset %q reads: their inputs overlap, and %q has %s", deletes.Name, reads.Name, deletes.Name, field),
+			detail{Dataset: spec.Name, Hint: "give each of them an input of its own, or remove " + field})
 	}
 	return nil
 }

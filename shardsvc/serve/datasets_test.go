@@ -124,17 +124,17 @@ func TestADatasetThatWouldDeleteFilesOfAnotherIsRefused(t *testing.T) {
 			m.must(err)
 			return
 		}
-		if d := detailOf(t, err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) || !strings.Contains(d.Hint, "a folder of its own") {
+		if d := detailOf(t, err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) || !strings.Contains(d.Hint, "an input of its own, or remove files.retain") {
 			t.Errorf("%v (%v), want: %s", err, d, want)
 		}
 	}
 	apply(spec("a", "/data", ""), "")
 	apply(spec("b", "/data/in", ""), "")
-	apply(spec("c", "/data/in/today", ", retain: 1h"), `dataset "c" would delete files that dataset "a" reads`)
-	apply(spec("a", "/data", ", retain: 1h"), `dataset "a" would delete files that dataset "b" reads`)
+	apply(spec("c", "/data/in/today", ", retain: 1h"), `dataset "c" would delete what dataset "a" reads`)
+	apply(spec("a", "/data", ", retain: 1h"), `dataset "a" would delete what dataset "b" reads`)
 	apply(spec("c", "/drops", ", retain: 1h"), "")
 	apply(spec("c", "/drops", ", retain: 2h"), "") // dataset c may share the folder with itself
-	apply(spec("d", "/", ""), `dataset "c" would delete files that dataset "d" reads`)
+	apply(spec("d", "/", ""), `dataset "c" would delete what dataset "d" reads`)
 	apply(spec("c", "/drops", ""), "")
 	apply(spec("d", "/", ""), "")
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/headrace/headrace/internal/dataset"
 )
 
+// DeletesBy implements dataset.Deleter.
+func (f *Spec) DeletesBy() string { return Kind.Name + ".retain" }
+
 // DeletesOf reports whether files.retain may delete files that another dataset reads. It
 // compares roots and paths only, so it does not notice that two names are one folder.
 func (f *Spec) DeletesOf(other dataset.Part) bool {
