@@ -50,7 +50,7 @@ type Diverged struct {
 }
 
 func (e *Diverged) Error() string {
-	return fmt.Sprintf("%s: the source took back the records from offset %d on, below the planned end %d of segment %d (Kafka: an unclean leader election; RocketMQ: a broker that lost its last messages, or a topic that was made again). "+
+	return fmt.Sprintf("%s: the source took back the records from offset %d on, below the planned end %d of segment %d (a broker that lost its last records, as after an unclean election of a leader, or a topic that was made again). "+
 		"Other records take their offsets, so nobody can say which of them are in the model, and the dataset stops whatever on_loss says. "+
 		"Do not resume it: delete the dataset and apply it again; its start must be the first offset that has another record, which is %d or a lower one",
 		cmp.Or(e.Name, string(e.Range.Partition)), e.Head, e.Range.End, e.Range.Segment, e.Head)
