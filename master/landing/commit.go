@@ -328,10 +328,14 @@ func (s *Service) allThere(ctx context.Context, transaction string, chunks []chu
 	return g.Wait()
 }
 
+// there returns nil if a chunk is stored as its locator says. An error of the storage says nothing
+// of the transaction: the caller must try again.
 func (s *Service) there(ctx context.Context, transaction string, l chunk.Locator) error {
 	head, err := s.store.Get(ctx, l.Key, 0, chunk.HeaderSize)
 	if err == nil {
-		err = l.Fits(head)
+		if err := l.Fits(head); err != nil {
+			return fmt.Errorf("%w: chunk %s: %w", ErrRefused, l.Key, err)
+		}
 	}
 	var o storage.Object
 	if err == nil {
@@ -340,10 +344,8 @@ func (s *Service) there(ctx context.Context, transaction string, l chunk.Locator
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("%w: chunk %s of transaction %q is not stored: stage it again", ErrRefused, l.Key, transaction)
-	case errors.Is(err, storage.ErrPassing) || ctx.Err() != nil:
-		return fmt.Errorf("%w: chunk %s: %w", ErrNotReady, l.Key, err)
 	case err != nil:
-		return fmt.Errorf("%w: chunk %s: %w", ErrRefused, l.Key, err)
+		return fmt.Errorf("%w: chunk %s: %w", ErrNotReady, l.Key, err)
 	case o.Size != l.Size:
 		return fmt.Errorf("%w: chunk %s has %d bytes on storage, and its locator says %d: stage it again", ErrRefused, l.Key, o.Size, l.Size)
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -81,15 +83,24 @@ func (f *failing) Get(ctx context.Context, key string, offset, length int64) ([]
 	return f.Store.Get(ctx, key, offset, length)
 }
 
-func TestAStorageThatIsBusyAtTheCommitIsAskedAgain(t *testing.T) {
-	s := start(t)
-	locators := []string{s.staged(t, "t", 0, lines("a"))}
-	s.store = &failing{Store: s.store, times: 1, err: fmt.Errorf("%w: 503", storage.ErrPassing)}
-	if _, err := s.Commit(t.Context(), "clicks", "t", locators); !errors.Is(err, ErrNotReady) {
-		t.Fatalf("the commit got %v, want ErrNotReady; a writer would give up", err)
-	}
-	if done, err := s.Commit(t.Context(), "clicks", "t", locators); err != nil || done.Already || done.Records != 1 {
-		t.Fatal(done, err)
+// The master cannot look at a chunk for a moment: the storage is busy, the master has no file descriptor
+// left, its disk gives EIO, its role's credentials were not renewed. That says nothing of the transaction.
+func TestACommitIsTriedAgainIfTheMasterCannotLookAtAChunkNow(t *testing.T) {
+	for _, err := range []error{
+		fmt.Errorf("%w: 503", storage.ErrPassing),
+		&os.PathError{Op: "open", Path: "chunk", Err: syscall.EMFILE},
+		&os.PathError{Op: "read", Path: "chunk", Err: syscall.EIO},
+		errors.New("the credentials have expired"),
+	} {
+		s := start(t)
+		locators := []string{s.staged(t, "t", 0, lines("a"))}
+		s.store = &failing{Store: s.store, times: 1, err: err}
+		if _, got := s.Commit(t.Context(), "clicks", "t", locators); !errors.Is(got, ErrNotReady) || errors.Is(got, ErrRefused) {
+			t.Errorf("the commit got %v, want ErrNotReady; a writer would give up", got)
+		}
+		if done, err := s.Commit(t.Context(), "clicks", "t", locators); err != nil || done.Already || done.Records != 1 {
+			t.Error(done, err)
+		}
 	}
 }
 
