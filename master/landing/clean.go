@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headrace/headrace/internal/chunk"
 	"github.com/headrace/headrace/internal/storage"
 	"github.com/headrace/headrace/shardsvc/serve"
-	"github.com/headrace/headrace/sources"
 )
 
 // Run deletes what nothing needs, until ctx ends: chunks whose records are settled and lie
@@ -109,29 +110,39 @@ func (s *Service) orphans(ctx context.Context) error {
 	return nil
 }
 
+// cleanedAtOnce is how many datasets are cleaned at a time.
+const cleanedAtOnce = 4
+
 func (s *Service) clean(ctx context.Context) error {
-	return s.each(ctx, func(*place) bool { return true }, s.cleanStream)
+	return s.each(ctx, cleanedAtOnce, func(*place) bool { return true }, s.cleanStream)
 }
 
-// each calls do for the datasets of pushed records that is(dataset) accepts, if their partitions are listed.
-func (s *Service) each(ctx context.Context, is func(*place) bool, do func(context.Context, *place, *stored) error) error {
+// each calls do for the datasets of pushed records that is(dataset) accepts, if their partitions
+// are listed: for so many datasets at a time as atOnce says.
+func (s *Service) each(ctx context.Context, atOnce int, is func(*place) bool, do func(context.Context, *place, *stored) error) error {
 	all, err := s.srv.Datasets(ctx)
 	if err != nil {
 		return err
 	}
-	var failed []error
+	failed := make([]error, len(all))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
 	for i := range all {
 		l, ok := all[i].Spec.Landing()
 		if p := (&place{Dataset: &all[i], Landing: l}); ok && len(p.Partitions()) > 0 && is(p) {
-			failed = append(failed, s.doWith(ctx, p, do))
+			g.Go(func() error {
+				failed[i] = s.doWith(ctx, p, do)
+				return nil
+			})
 		}
 	}
+	_ = g.Wait() // the errors are in failed
 	return errors.Join(failed...)
 }
 
 // recallAll calls recall for each dataset that was not recalled yet.
 func (s *Service) recallAll(ctx context.Context) error {
-	return s.each(ctx, func(p *place) bool { return !s.recalled[p.ID] }, func(ctx context.Context, p *place, a *stored) error {
+	return s.each(ctx, 1, func(p *place) bool { return !s.recalled[p.ID] }, func(ctx context.Context, p *place, a *stored) error {
 		err := s.recall(ctx, p, a)
 		s.recalled[p.ID] = err == nil
 		return err
@@ -156,17 +167,11 @@ func (s *Service) cleanStream(ctx context.Context, p *place, a *stored) error {
 	if err := s.recall(ctx, p, a); err != nil {
 		return err
 	}
-	marks, err := s.srv.RetainMarks(ctx, p.ID)
-	if err != nil {
-		return err
-	}
 	if err := s.sort(ctx, p, a); err != nil {
 		return err
 	}
-	for _, part := range p.Partitions() {
-		if err := s.cleanPartition(ctx, p, a, &part, marks); err != nil {
-			return err
-		}
+	if err := s.cleanSettled(ctx, p, a); err != nil {
+		return err
 	}
 	return s.cleanStaged(ctx, p, a)
 }
@@ -187,85 +192,13 @@ func (s *Service) sort(ctx context.Context, p *place, a *stored) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range committed {
-		a.unstage(key)
+		if _, there := a.staged[key]; there {
+			a.unstage(key)
+			a.count(key)
+		}
 	}
 	a.sorted = true
 	return nil
-}
-
-const page = 256 // segments that are asked for at a time
-
-// cleanPartition deletes the first chunks of a partition, as many as nothing needs, and
-// then has their segments trimmed. If it is cut short between the two, the next one finds
-// no chunk and trims.
-func (s *Service) cleanPartition(ctx context.Context, p *place, a *stored, part *serve.Partition, marks []sources.Mark) error {
-	at := slices.IndexFunc(marks, func(m sources.Mark) bool { return m.Partition == part.Source })
-	if at < 0 {
-		return nil
-	}
-	deleted, known := a.deleted[part.Number]
-	if !known {
-		deleted = -1
-	}
-	var gone []storage.Object
-	defer func() { s.leave(a, gone) }()
-	// Trimmed segments are few, so this begins at the first one. Trim keeps the last segment that it
-	// trims, so a single located segment is no reason to trim.
-	now, next, located, trim := s.now(), int64(-1), false, false
-	for done := false; !done; {
-		segs, err := s.srv.Segments(ctx, part.Number, next, page)
-		if err != nil {
-			return err
-		}
-		done = len(segs) < page
-		for _, g := range segs {
-			trim = trim || located
-			if (sources.Position{Segment: g.ID, Offset: g.End}).Compare(marks[at].Position) > 0 {
-				done = true
-				break
-			}
-			if len(g.Locator) > 0 { // else it was trimmed
-				l, key, err := chunk.ParseLocator(string(g.Locator))
-				if err != nil {
-					return err
-				}
-				if g.ID > deleted {
-					if age := now.Sub(key.At); age < p.Retain {
-						s.announce(p, part, deleted, p.Retain-age)
-						done = true
-						break
-					}
-					if !s.condemn(a, l.Key) {
-						done = true // the next round deletes it
-						break
-					}
-					gone = append(gone, storage.Object{Key: l.Key, Size: l.Size})
-				}
-				located = true
-			}
-			next = g.ID
-		}
-	}
-	// In their order: if a reader finds a chunk, it takes the later ones for stored too.
-	if err := s.delete(ctx, p, a, gone, 1, "they are trained on, and no kept checkpoint needs them"); err != nil {
-		return err
-	}
-	a.deleted[part.Number] = max(deleted, next)
-	if !trim {
-		return nil
-	}
-	return s.srv.Trim(ctx, part.Number, next+1)
-}
-
-// announce says once for each partition, before anything of it is deleted, from when on
-// going back to the start misses records.
-func (s *Service) announce(p *place, part *serve.Partition, deleted int64, left time.Duration) {
-	if deleted >= 0 || s.announced[part.Number] {
-		return
-	}
-	s.announced[part.Number] = true
-	s.log.Info("pushed records that are trained on, and that no kept checkpoint needs, will be deleted: going back to the start then misses them; a longer landing.retain keeps them",
-		"dataset", p.Name, "partition", part.Label, "left", left.Round(time.Second).String())
 }
 
 // cleanStaged deletes chunks that nobody committed in time.
@@ -302,7 +235,7 @@ func (s *Service) cleanStaged(ctx context.Context, p *place, a *stored) error {
 	})
 	s.mu.Unlock()
 	slices.SortFunc(late, func(a, b storage.Object) int { return strings.Compare(a.Key, b.Key) })
-	return s.delete(ctx, p, a, late, deleting, "they were staged, and not committed within stage_ttl")
+	return s.delete(ctx, p, a, late, "they were staged, and not committed within stage_ttl")
 }
 
 // sweep finds chunks that writers have put on the storage themselves and never committed.

@@ -70,12 +70,27 @@ func (s *Service) leave(a *stored, what []storage.Object) {
 	}
 }
 
-// delete deletes chunks that the caller has condemned, `together` at a time.
-func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storage.Object, together int, why string) error {
+// report counts what was deleted.
+type report struct{ chunks, bytes atomic.Int64 }
+
+func (r *report) add(bytes int64) {
+	r.chunks.Add(1)
+	r.bytes.Add(bytes)
+}
+
+func (s *Service) tell(p *place, r *report, why string) {
+	if n := r.chunks.Load(); n > 0 {
+		s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", n, "bytes", r.bytes.Load(), "because", why)
+	}
+}
+
+// delete deletes chunks that the caller has condemned, several at a time.
+func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storage.Object, why string) error {
 	defer s.leave(a, what)
-	var bytes, chunks atomic.Int64
+	var told report
+	defer func() { s.tell(p, &told, why) }()
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(together)
+	g.SetLimit(deleting)
 	for _, o := range what {
 		if ctx.Err() != nil {
 			break // one of them failed
@@ -83,25 +98,20 @@ func (s *Service) delete(ctx context.Context, p *place, a *stored, what []storag
 		g.Go(func() error {
 			deleted, err := s.deleteOne(ctx, a, o)
 			if deleted {
-				bytes.Add(o.Size)
-				chunks.Add(1)
+				told.add(o.Size)
 			}
 			return err
 		})
 	}
-	err := g.Wait()
-	if n := chunks.Load(); n > 0 {
-		s.log.Info("chunks of pushed records are deleted", "dataset", p.Name, "chunks", n, "bytes", bytes.Load(), "because", why)
-	}
-	return err
+	return g.Wait()
 }
 
-// deleteOne deletes a chunk and gives its bytes back. A committed chunk may have been deleted
-// before this process began. Its bytes were not counted then, so they are not given back.
+// deleteOne deletes a chunk and gives its bytes back. A chunk that this process has not counted may
+// have been deleted before it began, so deleteOne looks whether it is there.
 func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (deleted bool, err error) {
 	s.mu.Lock()
 	_, staged := a.staged[o.Key]
-	counted := staged || a.doubtful[o.Key]
+	counted := staged || a.doubtful[o.Key] || a.counts(o.Key)
 	s.mu.Unlock()
 	if !counted {
 		_, err := s.store.Stat(ctx, o.Key)
@@ -123,6 +133,7 @@ func (s *Service) deleteOne(ctx context.Context, a *stored, o storage.Object) (d
 	delete(a.doubtful, o.Key)
 	delete(a.condemned, o.Key)
 	a.unstage(o.Key)
+	delete(a.visible, sumOf(o.Key))
 	if counted {
 		a.bytes -= o.Size
 	}
@@ -144,5 +155,5 @@ func (s *Service) drop(p *place, all []chunk.Locator) {
 		}
 	}
 	s.mu.Unlock()
-	s.warn(s.life, s.delete(s.life, p, a, mine, deleting, "the request that brought them failed, or its caller has gone")) // though its caller may be gone
+	s.warn(s.life, s.delete(s.life, p, a, mine, "the request that brought them failed, or its caller has gone")) // though its caller may be gone
 }

@@ -13,7 +13,8 @@
 //	land.go      the last chunks and the commit in one call
 //	notes.go     what is visible is noted in the bucket, for a master that loses its state
 //	visible.go   which chunks are visible, for looking at records
-//	clean.go     chunks that nothing needs are deleted
+//	clean.go     when what nothing needs is deleted; staged chunks, and deleted datasets
+//	settled.go   chunks that are trained on are deleted
 //	delete.go    how a chunk is deleted beside commits
 //	chunks.go    chunks for readers of the same machine
 //	calls.go     gRPC

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"strings"
 	"sync"
@@ -32,6 +33,8 @@ type Ledger interface {
 	Landings(ctx context.Context, dataset uint32) ([]serve.Remembered, error)
 	Recall(ctx context.Context, dataset uint32, chunks map[sources.PartitionID][]sources.Segment, all []serve.Remembered) error
 	Trim(ctx context.Context, partition uint32, before int64) error
+	NoteDeleted(dataset uint32, found []serve.Deletion)
+	ForgetTrimmed(ctx context.Context, dataset uint32) error
 	Fail(ctx context.Context, dataset uint32, reason string) error
 }
 
@@ -76,11 +79,10 @@ type Service struct {
 	now   func() time.Time
 	began time.Time
 
-	announced map[uint32]bool // partitions whose first deletion was announced; only Run uses it
-	recalled  map[uint32]bool // datasets, by id; only Run uses it
-	every     time.Duration   // how often Run looks
-	orphaned  time.Duration   // how often it looks for what no dataset has
-	again     time.Duration   // when it looks again after an error
+	recalled map[uint32]bool // datasets, by id; only Run uses it
+	every    time.Duration   // how often Run looks
+	orphaned time.Duration   // how often it looks for what no dataset has
+	again    time.Duration   // when it looks again after an error
 
 	life    context.Context // ends with Run; commits that are under way use it
 	end     context.CancelFunc
@@ -88,10 +90,11 @@ type Service struct {
 
 	room *semaphore.Weighted // memory for what producers send
 
-	mu     sync.Mutex // guards what follows
-	known  map[string]*serve.Dataset
-	fresh  <-chan struct{} // closed when known is old
-	stored map[string]*stored
+	mu        sync.Mutex      // guards what follows
+	announced map[uint32]bool // partitions whose first deletion was announced
+	known     map[string]*serve.Dataset
+	fresh     <-chan struct{} // closed when known is old
+	stored    map[string]*stored
 }
 
 // stored is what this process knows of the chunks of a stream. The stream is listed once. From
@@ -101,11 +104,12 @@ type stored struct {
 	counted  chan struct{} // closed when it was
 
 	bytes       int64
-	staged      map[string]int64 // bytes of chunks that no commit has named, by key
-	uncommitted int64            // the sum of staged
-	sorted      bool             // staged has no chunk that was committed before this process began
-	deleted     map[uint32]int64 // of each partition: the chunks of segments up to this one are deleted
-	swept       int64            // the hours up to this one were listed after their stage_ttl
+	staged      map[string]int64    // bytes of chunks that no commit has named, by key
+	uncommitted int64               // the sum of staged
+	sorted      bool                // staged has no chunk that was committed before this process began
+	visible     map[uint64]struct{} // sums of the keys of committed chunks that bytes has
+	deleted     map[uint32]int64    // of each partition: the chunks of segments up to this one are deleted
+	swept       int64               // the hours up to this one were listed after their stage_ttl
 
 	commits map[string]chan struct{} // those under way, by transaction: closed at their end
 
@@ -230,7 +234,7 @@ func (s *Service) account(ctx context.Context, stream string) (*stored, error) {
 	s.mu.Lock()
 	a := s.stored[stream]
 	if a == nil {
-		a = &stored{counting: make(chan struct{}, 1), counted: make(chan struct{}), staged: map[string]int64{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{},
+		a = &stored{counting: make(chan struct{}, 1), counted: make(chan struct{}), staged: map[string]int64{}, visible: map[uint64]struct{}{}, deleted: map[uint32]int64{}, commits: map[string]chan struct{}{},
 			named: map[string]int{}, condemned: map[string]bool{}, doubtful: map[string]bool{}}
 		s.stored[stream] = a
 	}
@@ -299,6 +303,20 @@ func (a *stored) unstage(key string) {
 	delete(a.staged, key)
 }
 
+// count notes that bytes has a committed chunk. s.mu is held.
+func (a *stored) count(key string) { a.visible[sumOf(key)] = struct{}{} }
+
+// counts says whether bytes has a committed chunk. s.mu is held.
+func (a *stored) counts(key string) bool {
+	_, is := a.visible[sumOf(key)]
+	return is
+}
+
+var seed = maphash.MakeSeed()
+
+// sumOf is kept instead of a key: there may be millions of chunks.
+func sumOf(key string) uint64 { return maphash.String(seed, key) }
+
 // landedIn notes chunks that are committed. Those that their writer has put there itself are
 // counted now.
 func (s *Service) landedIn(a *stored, all []chunk.Locator) {
@@ -309,6 +327,7 @@ func (s *Service) landedIn(a *stored, all []chunk.Locator) {
 			a.bytes += l.Size
 		}
 		a.unstage(l.Key)
+		a.count(l.Key)
 	}
 }
 

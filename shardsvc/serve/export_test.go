@@ -7,3 +7,6 @@ func (s *Server) Metered(id uint32) bool {
 	defer t.mu.Unlock()
 	return len(t.listed) > 0 && t.listed[len(t.listed)-1].units > 0
 }
+
+// Deletions returns what is known to be deleted at the sources.
+func (s *Server) Deletions() []Deletion { return s.deleted() }

@@ -70,6 +70,29 @@ func (s *Server) ForgetDeleted(dataset uint32) {
 	delete(s.deletions.of, dataset)
 }
 
+// ForgetTrimmed drops the findings of segments that are no longer listed by themselves, because
+// they were trimmed. The finding of the last one of them stays for all.
+func (s *Server) ForgetTrimmed(ctx context.Context, dataset uint32) error {
+	return s.view(ctx, func(l *loop) {
+		of := map[string][]uint32{} // the partitions of each partition of the source
+		for _, p := range l.core.Partitions(dataset) {
+			of[p.Source] = append(of[p.Source], p.Number)
+		}
+		s.deletions.mu.Lock()
+		defer s.deletions.mu.Unlock()
+		some, any := s.deletions.of[dataset]
+		if !any {
+			return
+		}
+		s.deletions.of[dataset] = slices.DeleteFunc(some, func(d Deletion) bool {
+			return !slices.ContainsFunc(of[d.Source], func(p uint32) bool {
+				next := l.core.Segments(p, d.Segment-1, 1)
+				return len(next) > 0 && next[0].ID == d.Segment
+			})
+		})
+	})
+}
+
 // deleted returns the known deletions of all datasets.
 func (s *Server) deleted() (all []Deletion) {
 	s.deletions.mu.Lock()

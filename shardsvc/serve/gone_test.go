@@ -99,6 +99,11 @@ func TestAMasterRefusesToGoBackToWhatTheSourceHasDeletedUnlessALossIsTaken(t *te
 	if g := m.cutAt(7).Gone; g == nil || g.Ranges[0].Whole || g.Ranges[0].Start != 150 || g.Ranges[0].End != 170 {
 		t.Errorf("the master says that %v of cut 7 is gone", g)
 	}
+	m.srv.NoteDeleted(1, []serve.Deletion{{Source: "files:clicks", Segment: 99, Low: 5}}) // it was trimmed
+	m.must(m.srv.ForgetTrimmed(t.Context(), 1))
+	if left := m.srv.Deletions(); len(left) != 1 || left[0].Low != 170 {
+		t.Errorf("after the findings of trimmed segments were dropped there are %v, want only that of the listed segment", left)
+	}
 	m.srv.ForgetDeleted(1)
 	if g := m.cutAt(7).Gone; g != nil {
 		t.Errorf("the master says that %v of cut 7 is gone", g)
