@@ -64,7 +64,9 @@ func (c *Core) Step(now Time, ev Event, fx *Effects) (wake Time) {
 	case *ApplyDataset:
 		c.applyDataset(e)
 	case *RemoveDataset:
-		c.removeDataset(e.ID)
+		c.removeDataset(e)
+	case *SourceReleased:
+		c.sourceReleased(e.ID)
 	case *SetPaused:
 		c.setPaused(e.ID, e.Paused)
 	case *FailDataset:

@@ -111,7 +111,8 @@ func (lg *ledger) newDataset(id DatasetID) *dataset {
 	return d
 }
 
-func (lg *ledger) removeDataset(id DatasetID) {
+func (lg *ledger) removeDataset(e *RemoveDataset) {
+	id := e.ID
 	d := lg.dataset(id)
 	if d == nil {
 		lg.rejected("remove: no dataset %d", id)
@@ -139,6 +140,9 @@ func (lg *ledger) removeDataset(id DatasetID) {
 			func(b []byte) []byte { return appendNumbers(b, letter, id+1) })
 	}
 	lg.datasets[id] = nil
+	if e.Leftover {
+		lg.keepLeftover(Leftover{id, d.name, d.spec})
+	}
 }
 
 func (lg *ledger) setPaused(id DatasetID, pause bool) {

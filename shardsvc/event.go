@@ -84,7 +84,15 @@ type ApplyDataset struct {
 
 // RemoveDataset forgets a dataset: its leases are revoked, waiting requests are
 // answered DELETED, its keys are deleted.
-type RemoveDataset struct{ ID DatasetID }
+type RemoveDataset struct {
+	ID DatasetID
+	// Leftover: something of it is left at its source. The core keeps its name and spec until
+	// SourceReleased.
+	Leftover bool
+}
+
+// SourceReleased says that nothing of a removed dataset is left at its source.
+type SourceReleased struct{ ID DatasetID }
 
 // SetPaused stops or resumes grants. Resuming also clears FAILED and the counts
 // of failed reads.
@@ -342,6 +350,7 @@ type Heads struct{ Heads []Head }
 func (*Start) event()            {}
 func (*ApplyDataset) event()     {}
 func (*RemoveDataset) event()    {}
+func (*SourceReleased) event()   {}
 func (*SetPaused) event()        {}
 func (*FailDataset) event()      {}
 func (*AddPartition) event()     {}

@@ -173,7 +173,10 @@ func TestNoEventBreaksTheCore(t *testing.T) {
 				if small.Draw(rt, "really") > 0 {
 					return &Tick{}
 				}
-				return &RemoveDataset{small.Draw(rt, "ds")}
+				if rapid.Bool().Draw(rt, "released") {
+					return &SourceReleased{small.Draw(rt, "ds")}
+				}
+				return &RemoveDataset{small.Draw(rt, "ds"), rapid.Bool().Draw(rt, "leftover")}
 			case 2:
 				return &SetPaused{small.Draw(rt, "ds"), rapid.Bool().Draw(rt, "paused")}
 			case 3:

@@ -17,6 +17,7 @@ const (
 	keyJob         = 'j'
 	keyTransaction = 'l'
 	keyAgent       = 'n'
+	keyLeftover    = 'o'
 	keyPartition   = 'p'
 	keyDropped     = 'q'
 	keyRemoved     = 'r'
@@ -64,7 +65,7 @@ func decodeKey(b []byte) (key, error) {
 	d := decoder{b: b[1:]}
 	switch k.letter {
 	case keyJob, keyFormat:
-	case keyDataset:
+	case keyDataset, keyLeftover:
 		k.ds = d.fixed32()
 	case keyPartition:
 		k.ds, k.part = d.fixed32(), d.fixed32()
@@ -99,6 +100,8 @@ func (k key) String() string {
 		return "job"
 	case keyDataset:
 		return fmt.Sprintf("dataset %d", k.ds)
+	case keyLeftover:
+		return fmt.Sprintf("removed dataset %d", k.ds)
 	case keyCut:
 		return fmt.Sprintf("cut %016x", k.cut)
 	case keyRemoved:

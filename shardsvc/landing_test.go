@@ -64,11 +64,22 @@ func TestATransactionLandsOnceHoweverOftenItIsCommitted(t *testing.T) {
 	check("after a restart")
 	w.step(ev)
 	check("again after a restart")
-	w.step(&RemoveDataset{ID: 1})
+	w.step(&RemoveDataset{ID: 1, Leftover: true})
 	for k := range w.store {
 		if k[0] == keyTransaction || k[0] == keySegment {
 			t.Errorf("%q is left after the dataset was removed", k)
 		}
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		if left := w.core.Leftovers(); len(left) != 1 || left[0].ID != 1 || left[0].Name == "" {
+			t.Errorf("%s: what is left at the source of the removed dataset is %+v", when, left)
+		}
+		w.restart()
+	}
+	w.step(&SourceReleased{1})
+	w.restart()
+	if left := w.core.Leftovers(); len(left) != 0 {
+		t.Errorf("%+v is left after the source was released", left)
 	}
 }
 

@@ -14,6 +14,7 @@ type ledger struct {
 	nextPart  PartitionNo
 	datasets  []*dataset   // by id; nil: never made, or removed
 	parts     []*partition // by number; nil likewise
+	leftovers []Leftover   // by number
 	someBound bool         // a cut is bound; set only where acks fold
 
 	leases   leaseTable

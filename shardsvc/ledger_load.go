@@ -24,6 +24,9 @@ func (lg *ledger) load(l *loading) error {
 		d.partsAll = s.val.partsAll
 		d.state.load(s.val.paused, s.val.failed)
 	}
+	if err := lg.loadLeftovers(l.leftovers); err != nil {
+		return err
+	}
 	if err := lg.loadPartitions(l); err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ func (c *Core) Load(k, value []byte) error {
 		l.job, err = &v, e
 	case keyDataset:
 		err = load(&l.datasets, at, value, decodeDataset)
+	case keyLeftover:
+		err = load(&l.leftovers, at, value, decodeLeftover)
 	case keyPartition:
 		err = load(&l.parts, at, value, decodePartition)
 	case keySegment:

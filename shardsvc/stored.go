@@ -3,22 +3,23 @@ package shardsvc
 // loading gathers stored pairs. Keys come in the order of their letters, and that is not
 // the order in which the core can use them.
 type loading struct {
-	job      *jobValue
-	datasets []stored[datasetValue]
-	parts    []stored[partitionValue]
-	segs     []stored[segmentValue]
-	settled  []stored[settledValue]
-	acks     []stored[ackValue]
-	tries    []stored[triesValue]
-	ranks    []stored[rankValue]
-	agents   []stored[agentValue]
-	excluded []stored[exclusionValue]
-	dropped  []stored[dropValue]
-	letters  []stored[letterValue]
-	cuts     []stored[cutValue]
-	removed  []stored[removedValue]
-	landed   []stored[landedValue]
-	done     bool
+	job       *jobValue
+	datasets  []stored[datasetValue]
+	parts     []stored[partitionValue]
+	segs      []stored[segmentValue]
+	settled   []stored[settledValue]
+	acks      []stored[ackValue]
+	tries     []stored[triesValue]
+	ranks     []stored[rankValue]
+	agents    []stored[agentValue]
+	excluded  []stored[exclusionValue]
+	dropped   []stored[dropValue]
+	letters   []stored[letterValue]
+	cuts      []stored[cutValue]
+	removed   []stored[removedValue]
+	landed    []stored[landedValue]
+	leftovers []stored[leftoverValue]
+	done      bool
 }
 
 type stored[V any] struct {

@@ -142,6 +142,22 @@ func decodeDataset(b []byte) (v datasetValue, err error) {
 	return v, v.opt.validate()
 }
 
+// leftoverValue is `o`.
+type leftoverValue struct {
+	name string
+	spec []byte
+}
+
+func (v *leftoverValue) append(b []byte) []byte {
+	return appendString(appendString(append(b, valueVersion), v.name), v.spec)
+}
+
+func decodeLeftover(b []byte) (v leftoverValue, err error) {
+	d := open(b)
+	v.name, v.spec = d.string(), d.bytes()
+	return v, d.done()
+}
+
 // partitionVersion added the name.
 const partitionVersion = recordsVersion + 1
 

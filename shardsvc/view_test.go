@@ -11,7 +11,7 @@ func asked(c *Core, now Time) string {
 	var b strings.Builder
 	say := func(answers ...any) { fmt.Fprintf(&b, "%+v\n", answers) }
 	workers := c.Workers()
-	say(c.Agents(), workers, c.NextDataset(), c.NextPartition())
+	say(c.Agents(), workers, c.Leftovers(), c.NextDataset(), c.NextPartition())
 	for _, w := range workers {
 		say(c.PlanReclaim(&Reclaim{Rank: w.Rank}))
 	}

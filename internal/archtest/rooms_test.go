@@ -26,7 +26,7 @@ var rooms = []struct {
 	files string
 }{
 	{"turn", "turn clock effects reclaimed refusal event event_cut event_round input options keys values settled_values value_bytes stored cut_state cut_values landing_values"},
-	{"ledger", `ledger holder dataset dataset_state landing trim partition virtual backfill members lines again bound goback carve lead lease token ack pieces tally head held giveback suspect
+	{"ledger", `ledger holder dataset dataset_state landing leftover trim partition virtual backfill members lines again bound goback carve lead lease token ack pieces tally head held giveback suspect
 		listed excluded old dropped stopped bad request standing parked steal level stall adopt resume dirty ledger_load`},
 	{"group", "group groupkind session followers worker reclaim made generation steps series"},
 	{"checkpoints", `checkpoints kind shared replicated private past kept ask freeze bind restore gate resolve rewind removed doubt pause`},

@@ -285,6 +285,22 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
+// DeleteDurably is Delete of one object. A crash does not bring it back.
+func (f *Folder) DeleteDurably(ctx context.Context, key string) error {
+	if err := errors.Join(CheckKey(key), ctx.Err()); err != nil {
+		return err
+	}
+	dir := path.Dir(key)
+	if err := f.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.failed(key, err)
+	}
+	if err := f.sync(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.failed(key, err)
+	}
+	f.prune(dir)
+	return nil
+}
+
 // prune removes a folder that is empty, and those above it that become empty.
 func (f *Folder) prune(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {

@@ -100,7 +100,7 @@ func TestAFolderIsSweptOfWhatKilledWritersHaveLeft(t *testing.T) {
 	}
 	// A folder is removed with its last object, and made again with the next one.
 	for range 2 {
-		if err := f.Delete(ctx, "a/c/2"); err != nil {
+		if err := f.DeleteDurably(ctx, "a/c/2"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(at("a/c")); !errors.Is(err, os.ErrNotExist) {

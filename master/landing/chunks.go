@@ -126,8 +126,13 @@ func readChunk(ctx context.Context, store storage.Store, key string) ([]byte, er
 	return b, err
 }
 
-// Release deletes the stream of a dataset, its name first. If Release is cut short, a dataset
-// of the same name gets a new stream, and Run deletes the rest of the old one.
+// durable is a store whose Delete may be undone by a crash (storage.Folder).
+type durable interface {
+	DeleteDurably(ctx context.Context, key string) error
+}
+
+// Release deletes the stream of a dataset, its name first. If Release is cut short after that, a
+// dataset of the same name gets a new stream, and Run deletes the rest of the old one.
 func (c *Local) Release(ctx context.Context, name string) error {
 	f, err := c.open()
 	if err != nil {
@@ -140,7 +145,11 @@ func (c *Local) Release(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Delete(ctx, nameKey(name)); err != nil {
+	remove := func(ctx context.Context, key string) error { return f.Delete(ctx, key) }
+	if d, ok := f.(durable); ok {
+		remove = d.DeleteDurably
+	}
+	if err := remove(ctx, nameKey(name)); err != nil {
 		return err
 	}
 	return deleteStream(ctx, f, string(b))

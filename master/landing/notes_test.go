@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
@@ -23,8 +24,14 @@ import (
 // life runs a shard service on a store and a landing, as one life of a master does.
 func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (s *Service, said *bytes.Buffer) {
 	t.Helper()
+	s, said, _ = lifeOf(t, serve.Config{Store: st}, chunks, text)
+	return s, said
+}
+
+func lifeOf(t *testing.T, cfg serve.Config, chunks storage.Store, text string) (s *Service, said *bytes.Buffer, calls headracev1.DatasetsServer) {
+	t.Helper()
 	dataset.Register(adapter.Kind)
-	srv, err := serve.New(serve.Config{Store: st})
+	srv, err := serve.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +46,9 @@ func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (
 	})
 	r := registrar{}
 	srv.Register(r)
-	if _, err := r["headrace.v1.Datasets"].(headracev1.DatasetsServer).Apply(t.Context(), &headracev1.ApplyRequest{Yaml: text}); err != nil {
+	calls = r["headrace.v1.Datasets"].(headracev1.DatasetsServer)
+	reply, err := calls.Apply(t.Context(), &headracev1.ApplyRequest{Yaml: text})
+	if err != nil {
 		t.Fatal(err)
 	}
 	stream, err := streamOf(t.Context(), chunks, "clicks")
@@ -47,11 +56,11 @@ func life(t *testing.T, st *memstore.Store, chunks storage.Store, text string) (
 		t.Fatal(err)
 	}
 	parts := []serve.NewPartition{{ID: sources.PartitionID(chunk.PartitionID(stream, 0))}, {ID: sources.PartitionID(chunk.PartitionID(stream, 1))}}
-	if _, err := srv.AddPartitions(t.Context(), 1, parts, false); err != nil {
+	if _, err := srv.AddPartitions(t.Context(), reply.Dataset.Id, parts, false); err != nil {
 		t.Fatal(err)
 	}
 	said = &bytes.Buffer{}
-	return New(srv, chunks, slog.New(slog.NewTextHandler(said, nil))), said
+	return New(srv, chunks, slog.New(slog.NewTextHandler(said, nil))), said, calls
 }
 
 // breaking is a store whose puts of notes fail while broken is true.
@@ -263,6 +272,42 @@ func TestATableReplacesManyNotes(t *testing.T) {
 	}
 	if left, err := chunks.List(t.Context(), "", "", 0); err != nil || len(left) != 0 {
 		t.Errorf("after the release the bucket still has %v (%v)", left, err)
+	}
+}
+
+// The deletion of a dataset is cut short after the store has forgotten it and before its stream is
+// removed. A dataset of the same name that is applied then is empty.
+func TestADatasetThatIsAppliedAgainAfterADeletionThatWasCutShortIsEmpty(t *testing.T) {
+	for where, chunks := range map[string]storage.Store{"folder": folder(t), "bucket": bucket{folder(t)}} {
+		t.Run(where, func(t *testing.T) {
+			st := memstore.New()
+			var answers atomic.Bool
+			release := func(ctx context.Context, spec *dataset.Spec) error {
+				if !answers.Load() {
+					return errors.New("the storage does not answer")
+				}
+				return (&Local{opened: chunks}).Release(ctx, spec.Name)
+			}
+			s, _, calls := lifeOf(t, serve.Config{Store: st, Release: release}, chunks, spec)
+			s.pushed(t, "a", 0)
+			if _, err := calls.Delete(t.Context(), &headracev1.DeleteRequest{Name: "clicks"}); err == nil {
+				t.Fatal("the deletion was not cut short")
+			}
+			if _, err := calls.Apply(t.Context(), &headracev1.ApplyRequest{Yaml: spec}); err == nil || !strings.Contains(err.Error(), "could not be removed yet") {
+				t.Fatalf("while its records are there, the dataset is applied again: %v", err)
+			}
+			answers.Store(true)
+			s, said, _ := lifeOf(t, serve.Config{Store: st, Release: release}, chunks, spec) // the next master
+			if err := s.recallAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.visible(t); len(got) != 0 {
+				t.Errorf("the new dataset has records of the deleted one: %v\n%s", got, said)
+			}
+			if landed, _, err := s.Landed(t.Context(), "clicks", "a"); err != nil || landed {
+				t.Errorf("transaction a counts as visible in the new dataset: %v, %v", landed, err)
+			}
+		})
 	}
 }
 

@@ -42,6 +42,11 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 		return nil, callStatus(err)
 	}
 
+	if !req.DryRun {
+		if err := d.releaseBefore(ctx, spec); err != nil {
+			return nil, err
+		}
+	}
 	reply := &headracev1.ApplyReply{}
 	var replaced *dataset.Spec
 	err = d.s.change(ctx, func(l *loop) error {
@@ -51,6 +56,9 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 		ev := &shardsvc.ApplyDataset{Name: spec.Name, Spec: text, Options: options(spec)}
 		was, exists := l.dataset(spec.Name)
 		if !exists {
+			if left := l.leftoverOf(spec); left != nil && !req.DryRun { // it was deleted just now
+				return stillThere(spec, errors.New("it is being removed"))
+			}
 			ev.ID = l.core.NextDataset()
 			reply.Outcome = headracev1.ApplyReply_CREATED
 			reply.Dataset = createdProto(ev.ID, next)
@@ -78,7 +86,7 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 			return nil
 		}
 		if replaced != nil {
-			l.forget(was.ID)
+			l.forget(was.ID, false)
 			ev.ID = l.core.NextDataset()
 		}
 		l.step(ev)
@@ -95,7 +103,7 @@ func (d *datasets) Apply(ctx context.Context, req *headracev1.ApplyRequest) (*he
 		return nil, callStatus(err)
 	}
 	if replaced != nil && !req.DryRun && replaced.Source.Traits().AtSource != spec.Source.Traits().AtSource {
-		if err := d.release(ctx, replaced); err != nil {
+		if err := d.releaseReplaced(ctx, replaced); err != nil {
 			return nil, err
 		}
 	}

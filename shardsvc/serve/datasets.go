@@ -9,7 +9,6 @@ import (
 	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
-	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/wire"
 	"google.golang.org/grpc/codes"
@@ -98,53 +97,46 @@ func (d *datasets) setPaused(ctx context.Context, name string, paused bool) erro
 
 func (d *datasets) Delete(ctx context.Context, req *headracev1.DeleteRequest) (*headracev1.DeleteReply, error) {
 	reply := &headracev1.DeleteReply{}
-	var spec *dataset.Spec
+	var removed *shardsvc.Leftover
 	err := d.s.change(ctx, func(l *loop) error {
 		info, err := l.mustDataset(req.Name)
 		if err != nil {
 			return err
 		}
 		reply.Counts, reply.Leases = countsProto(info.Counts, info.Options.Unit), uint32(info.Leases)
-		if kept, err := decodeStored(info.Spec); err == nil { // a spec of another version is deleted as well
-			spec = kept.spec
-			reply.AtSource = wire.Valid(spec.Source.Traits().AtSource)
+		kept, err := decodeStored(info.Spec)
+		if err == nil { // a dataset with a spec of another version is deleted as well
+			reply.AtSource = wire.Valid(kept.spec.Source.Traits().AtSource)
 		}
 		if req.DryRun {
 			return nil
 		}
-		l.forget(info.ID)
+		if err == nil && d.s.cfg.Release != nil {
+			removed = &shardsvc.Leftover{ID: info.ID, Name: info.Name, Spec: info.Spec}
+		}
+		l.forget(info.ID, removed != nil)
 		d.s.changed.fire()
 		return nil
 	})
 	if err != nil {
 		return nil, callStatus(err)
 	}
-	if !req.DryRun && spec != nil {
-		if err := d.release(ctx, spec); err != nil {
-			return nil, err
+	if removed != nil {
+		if err := d.s.releaseOne(ctx, *removed); err != nil {
+			return nil, statusOf(codes.Unavailable, fmt.Errorf("dataset %q is deleted, but not what it has at its source (%s); the master tries again every %v: %w",
+				removed.Name, reply.AtSource, releaseAgain, err), detail{Dataset: removed.Name})
 		}
 	}
 	return reply, nil
 }
 
-// release removes what a deleted dataset has at its source.
-func (d *datasets) release(ctx context.Context, spec *dataset.Spec) error {
-	if d.s.cfg.Release == nil {
-		return nil
-	}
-	if err := d.s.cfg.Release(ctx, spec); err != nil {
-		return statusOf(codes.Unavailable, fmt.Errorf("dataset %q is deleted, but not what it has at its source (%s); remove that with the source's own tools: %w",
-			spec.Name, wire.Valid(spec.Source.Traits().AtSource), err), detail{Dataset: spec.Name})
-	}
-	return nil
-}
-
-// forget removes a dataset from the core, and the open requests for its segments.
-func (l *loop) forget(id shardsvc.DatasetID) {
+// forget removes a dataset from the core, and the open requests for its segments. leftover says
+// that something of it may be left at its source.
+func (l *loop) forget(id shardsvc.DatasetID, leftover bool) {
 	for _, p := range l.core.Partitions(id) {
 		delete(l.needs, p.Number)
 	}
-	l.step(&shardsvc.RemoveDataset{ID: id})
+	l.step(&shardsvc.RemoveDataset{ID: id, Leftover: leftover})
 }
 
 // State pages through partitions in order of number; the token is the last

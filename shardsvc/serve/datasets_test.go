@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/dataset"
@@ -107,6 +108,45 @@ func TestAnUntouchedDatasetTakesAnyOtherSpec(t *testing.T) {
 	}
 	if len(released) != 0 { // old and new spec read the same source, so nothing is released there
 		t.Errorf("these datasets were released at their source: %v, want none", released)
+	}
+}
+
+// What a deleted dataset has at its source is removed, however often that is cut short.
+func TestADeletedDatasetIsReleasedByTheNextMaster(t *testing.T) {
+	st, away := memstore.New(), errors.New("the broker is away")
+	released := make(chan string, 10)
+	broken := func(c *serve.Config) {
+		c.Release = func(context.Context, *dataset.Spec) error { return away }
+	}
+	m := startMaster(t, st, broken)
+	_, err := m.apply(clicks)
+	m.must(err)
+	if _, err := m.datasets().Delete(t.Context(), &headracev1.DeleteRequest{Name: "clicks"}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "tries again") {
+		t.Errorf("the deletion got %v", err)
+	}
+	if _, err := m.apply(clicks); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), away.Error()) {
+		t.Errorf("the dataset is applied again before the source is released: %v", err)
+	}
+	m.must(m.stop())
+	whole := func(c *serve.Config) {
+		c.Release = func(_ context.Context, s *dataset.Spec) error { released <- s.Name; return nil }
+	}
+	m = startMaster(t, st, whole)
+	select {
+	case name := <-released:
+		if name != "clicks" {
+			t.Errorf("dataset %s was released", name)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the next master releases nothing")
+	}
+	_, err = m.apply(clicks)
+	m.must(err, m.stop())
+	m = startMaster(t, st, whole)
+	_, err = m.apply(clicks)
+	m.must(err, m.stop())
+	if len(released) != 0 {
+		t.Errorf("it was released %d times more, though the first time was enough", len(released))
 	}
 }
 

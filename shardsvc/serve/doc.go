@@ -48,6 +48,7 @@
 //	letters.go     dead letters: those that wait to be written, and reading written ones
 //	apply.go       Datasets service: apply and its rules
 //	datasets.go    Datasets service: everything else
+//	release.go     what a deleted dataset has at its source is removed
 //	cutcalls.go    answers with a cut
 //	bodies.go      the JSON of a cut, made once
 //	resolve.go     looks for checkpoints whose process is gone

@@ -40,6 +40,8 @@ type Server struct {
 	bodies   bodies
 	bindings bindings
 
+	releasing chan struct{} // full while a source is released
+
 	retentions retentions
 	silences   silences
 	deletions  deletions
@@ -60,6 +62,8 @@ func New(cfg Config) (*Server, error) {
 		inbox:    make(chan item, inboxItems),
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
+
+		releasing: make(chan struct{}, 1),
 	}
 	s.alive, s.dead = context.WithCancel(context.Background())
 	s.changed.init()
@@ -109,6 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(c.run)
 	wg.Go(func() { s.meter.run(s.alive, s) })
+	wg.Go(func() { s.releaseLeftovers(s.alive) })
 	err := l.run(ctx)
 	s.stop(err)
 	close(c.work) // after the loop: it is the only one that sends
