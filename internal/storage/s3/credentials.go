@@ -62,10 +62,17 @@ func (c *Config) role() *link {
 
 // chain takes the first that has credentials. Unlike the chain of the library, it never sends
 // requests without credentials, and its error says where it looked.
+//
+// The credentials of a role are renewed when 80% of their time is over. If that fails, the old
+// ones are used as long as they hold. It is tried again after renewAgain.
 type chain struct {
 	links []link
 	found credentials.Provider
+	last  credentials.Value // the newest that were found
+	again time.Time         // a renewal failed: when it is tried again
 }
+
+const renewAgain = 10 * time.Second
 
 type link struct {
 	name string
@@ -73,6 +80,21 @@ type link struct {
 }
 
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	v, err := c.look(cc)
+	switch {
+	case err == nil:
+		c.last, c.again = v, time.Time{}
+	case c.found == nil: // there never were any
+	case c.last.Expiration.IsZero() || time.Now().Before(c.last.Expiration):
+		c.again = time.Now().Add(renewAgain)
+		return c.last, nil
+	default:
+		err = &notRenewed{err}
+	}
+	return v, err
+}
+
+func (c *chain) look(cc *credentials.CredContext) (credentials.Value, error) {
 	var looked []string
 	for _, l := range c.links {
 		v, err := l.RetrieveWithCredContext(cc)
@@ -90,7 +112,28 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 }
 
 func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }
-func (c *chain) IsExpired() bool                      { return c.found == nil || c.found.IsExpired() }
+
+func (c *chain) IsExpired() bool {
+	switch {
+	case c.found == nil:
+		return true
+	case time.Now().Before(c.again) && time.Now().Before(c.last.Expiration):
+		return false
+	}
+	return c.found.IsExpired()
+}
+
+// notRenewed: there were credentials, and their time is over. The service that gives out new
+// ones may be away for a moment.
+type notRenewed struct{ error }
+
+func (e *notRenewed) Error() string {
+	text := e.error.Error()
+	if none, is := errors.AsType[*noCredentials](e.error); is {
+		text = strings.Join(none.looked, "; ")
+	}
+	return "the credentials have expired, and there are no new ones yet: " + text
+}
 
 // noCredentials says where credentials were looked for, and why none were found.
 type noCredentials struct{ looked []string }

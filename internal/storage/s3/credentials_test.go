@@ -2,6 +2,7 @@ package s3
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,9 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/headrace/headrace/internal/storage"
 )
 
 // bare removes all credentials from the environment while the test runs.
@@ -65,6 +69,60 @@ func TestAWebIdentityIsEnough(t *testing.T) {
 	if _, err := found(t, Config{}); err == nil || !strings.Contains(err.Error(), "the web identity (AWS_WEB_IDENTITY_TOKEN_FILE): ") || !strings.Contains(err.Error(), "no credentials for S3 were found") {
 		t.Error(err)
 	}
+}
+
+// renewed is a provider of a role. Its credentials are to be renewed at once.
+type renewed struct {
+	value credentials.Value
+	err   error
+	asked int
+}
+
+func (r *renewed) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	r.asked++
+	return r.value, r.err
+}
+func (r *renewed) Retrieve() (credentials.Value, error) { return r.RetrieveWithCredContext(nil) }
+func (r *renewed) IsExpired() bool                      { return true }
+
+// A renewal of a role's credentials fails. The old ones are used until their time is over. Then it is
+// an error that may go away by itself. A caller that is told of a permanent one stops its dataset.
+func TestARenewalOfCredentialsThatFailsIsNoPermanentError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		role := &renewed{err: errors.New("503")}
+		c := credentials.New(&chain{links: []link{{"the role", role}}})
+		b := &Bucket{bucket: "models"}
+		if _, err := c.GetWithContext(nil); err == nil || errors.Is(b.failed(t.Context(), "x", err), storage.ErrPassing) {
+			t.Errorf("without any credentials the error is %v, want a permanent one", err)
+		}
+		role.value, role.err = credentials.Value{AccessKeyID: "old", SecretAccessKey: "s", Expiration: time.Now().Add(time.Minute)}, nil
+		if v, err := c.GetWithContext(nil); err != nil || v.AccessKeyID != "old" {
+			t.Error(v, err)
+		}
+		role.err = errors.New("503")
+		asked := role.asked
+		for range 3 {
+			if v, err := c.GetWithContext(nil); err != nil || v.AccessKeyID != "old" {
+				t.Errorf("while the old credentials hold, a failed renewal gave %v, %v", v.AccessKeyID, err)
+			}
+		}
+		if role.asked != asked+1 {
+			t.Errorf("the role was asked %d times at once, want one", role.asked-asked)
+		}
+		time.Sleep(renewAgain)
+		if _, err := c.GetWithContext(nil); err != nil || role.asked != asked+2 {
+			t.Errorf("after %v the role was asked %d times (%v), want 2", renewAgain, role.asked-asked, err)
+		}
+		time.Sleep(time.Minute)
+		_, err := c.GetWithContext(nil)
+		if err = b.failed(t.Context(), "x", err); !errors.Is(err, storage.ErrPassing) || !strings.Contains(err.Error(), "the role: 503") {
+			t.Errorf("after the old credentials have ended the error is %v, want ErrPassing", err)
+		}
+		role.value.AccessKeyID, role.err = "new", nil
+		if v, err := c.GetWithContext(nil); err != nil || v.AccessKeyID != "new" {
+			t.Error(v, err)
+		}
+	})
 }
 
 func TestAnInstancesRoleIsEnough(t *testing.T) {

@@ -23,6 +23,9 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", where, context.Cause(ctx))
 	}
+	if old, is := errors.AsType[*notRenewed](err); is {
+		return fmt.Errorf("%s: %w: %w", where, storage.ErrPassing, old)
+	}
 	var none *noCredentials
 	if errors.As(err, &none) {
 		return fmt.Errorf("%s: %w", where, none)
