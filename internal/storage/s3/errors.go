@@ -40,12 +40,12 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 	}
 	what := b.explain(answer)
 	switch {
+	case ofProxy(answer):
+		return fmt.Errorf("%s: %w: a proxy answers for the service: %s", where, storage.ErrAway, said(answer))
 	case what == "" && answer.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", where, storage.ErrNotFound)
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.Code == minio.PreconditionFailed:
 		return fmt.Errorf("%s: %w", where, errPrecondition)
-	case ofProxy(answer):
-		return fmt.Errorf("%s: %w: a proxy answers for the service: %s", where, storage.ErrAway, said(answer))
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.Code == "SlowDown", answer.Code == "RequestTimeout":
 		return fmt.Errorf("%s: %w: the service is busy or broken: %s", where, storage.ErrPassing, said(answer))
 	}
@@ -127,14 +127,18 @@ func orUnset(region string) string {
 	return region
 }
 
-// ofProxy says whether a proxy has answered that the service is away. An answer of the
-// service has a code of its own (SlowDown), and not the status of the answer.
+// ofProxy says whether a proxy has answered, and not the service. An answer of the service has a
+// code of its own (SlowDown), and not the status of the answer. The library takes each 404 for
+// NoSuchKey or NoSuchBucket; one of the service has an error in XML, or to a HEAD the id of the
+// request.
 func ofProxy(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return true
 	case http.StatusServiceUnavailable:
 		return r.Code == "" || strings.HasPrefix(r.Code, "503")
+	case http.StatusNotFound:
+		return r.XMLName.Local != "Error" && r.RequestID == ""
 	}
 	return false
 }

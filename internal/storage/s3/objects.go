@@ -19,10 +19,7 @@ import (
 func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
 	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{})
 	if err != nil {
-		if err = b.failed(ctx, key, err); errors.Is(err, storage.ErrNotFound) {
-			return storage.Object{}, b.notFound(ctx, key, err)
-		}
-		return storage.Object{}, err
+		return storage.Object{}, b.failed(ctx, key, b.whatIsMissing(ctx, key, err))
 	}
 	return storage.Object{Key: key, Size: info.Size, Tag: strings.Trim(info.ETag, `"`), Modified: info.LastModified}, nil
 }
@@ -32,10 +29,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
 func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, err error) {
 	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{Checksum: true})
 	if err != nil {
-		if err = b.failed(ctx, key, err); errors.Is(err, storage.ErrNotFound) {
-			err = b.notFound(ctx, key, err)
-		}
-		return 0, nil, err
+		return 0, nil, b.failed(ctx, key, b.whatIsMissing(ctx, key, err))
 	}
 	raw, err := base64.StdEncoding.DecodeString(info.ChecksumCRC64NVME)
 	if err == nil && len(raw) == 8 { // else it is missing, or that of parts
@@ -44,13 +38,26 @@ func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, 
 	return info.Size, crc, nil
 }
 
-// notFound tells a missing bucket from a missing object: the answer to a HEAD has no body
-// that says which. An object that is gone may be given up as lost, a bucket may not.
-func (b *Bucket) notFound(ctx context.Context, key string, err error) error {
-	if there, asked := b.client.BucketExists(ctx, b.bucket); asked == nil && !there {
-		return b.failed(ctx, key, minio.ErrorResponse{Code: minio.NoSuchBucket, StatusCode: http.StatusNotFound})
+// whatIsMissing takes the error of a HEAD. The answer to a HEAD has no body: after a 404, only a
+// GET says whether the object is missing, or the bucket, or whether a proxy answers. An object
+// that is gone may be given up as lost, a bucket may not.
+func (b *Bucket) whatIsMissing(ctx context.Context, key string, err error) error {
+	if minio.ToErrorResponse(err).StatusCode != http.StatusNotFound {
+		return err
 	}
-	return err
+	var opts minio.GetObjectOptions
+	if err := opts.SetRange(0, 0); err != nil {
+		return err
+	}
+	core := minio.Core{Client: b.client}
+	body, _, _, asked := core.GetObject(ctx, b.bucket, b.full(key), opts)
+	if asked == nil {
+		_ = body.Close()
+	}
+	if asked == nil || minio.ToErrorResponse(asked).StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		return minio.ErrorResponse{StatusCode: http.StatusServiceUnavailable, Code: "SlowDown", Message: "the object is missing for one request, and there for the next"}
+	}
+	return asked
 }
 
 // ReadAt sends the ETag as a condition, so that no byte of another object is ever given.
