@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headrace/headrace/internal/storage"
@@ -64,5 +65,62 @@ func TestA404OfAProxySaysNothingAboutTheObject(t *testing.T) {
 		if err := b.Delete(t.Context(), "chunk"); c.want == storage.ErrAway && !errors.Is(err, storage.ErrAway) {
 			t.Errorf("%s answers 404: Delete: %v", c.who, err)
 		}
+	}
+}
+
+// S3 answers a conditional put with 409 ConditionalRequestConflict while another one of the key is under
+// way: https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html (If-None-Match).
+func TestAConditionalPutThatMeetsAnotherIsTriedAgain(t *testing.T) {
+	var puts atomic.Int32
+	b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut && puts.Add(1) == 1:
+			refuse(w, r, http.StatusConflict, "ConditionalRequestConflict")
+		case r.Method == http.MethodPut: // the other one has ended, and was first
+			refuse(w, r, http.StatusPreconditionFailed, "PreconditionFailed")
+		default:
+			w.WriteHeader(http.StatusOK) // HEAD: somebody else's object
+		}
+	})
+	if err := b.PutNew(t.Context(), "headrace-memory-id", []byte("x")); !errors.Is(err, storage.ErrExists) || puts.Load() != 2 {
+		t.Errorf("after %d puts PutNew returns %v, want 2 and ErrExists", puts.Load(), err)
+	}
+	puts.Store(0)
+	err := b.PutFrom(t.Context(), "headrace-memory-id", struct{ *strings.Reader }{strings.NewReader("x")}, 1, true)
+	if !errors.Is(err, storage.ErrExists) {
+		t.Errorf("a put from a reader that can go back: %v", err)
+	}
+	puts.Store(0)
+	type only interface{ Read([]byte) (int, error) }
+	err = b.PutFrom(t.Context(), "headrace-memory-id", struct{ only }{strings.NewReader("x")}, 1, true)
+	if !errors.Is(err, storage.ErrPassing) || puts.Load() != 1 {
+		t.Errorf("a put from a reader that cannot go back made %d puts: %v, want one and ErrPassing", puts.Load(), err)
+	}
+}
+
+// An upload in parts is begun anew if its end meets another conditional request.
+func TestAnUploadInPartsThatMeetsAnotherBeginsAnew(t *testing.T) {
+	var begun, parts, ended atomic.Int32
+	b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		switch {
+		case r.Method == http.MethodPost && q.Has("uploads"):
+			fmt.Fprintf(w, `<InitiateMultipartUploadResult><Bucket>models</Bucket><Key>k</Key><UploadId>u%d</UploadId></InitiateMultipartUploadResult>`, begun.Add(1))
+		case r.Method == http.MethodPut:
+			parts.Add(1)
+			w.Header().Set("ETag", `"e"`)
+		case r.Method == http.MethodPost && ended.Add(1) == 1:
+			refuse(w, r, http.StatusConflict, "ConditionalRequestConflict")
+		case r.Method == http.MethodPost:
+			fmt.Fprint(w, `<CompleteMultipartUploadResult><Bucket>models</Bucket><Key>k</Key><ETag>"e"</ETag></CompleteMultipartUploadResult>`)
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			refuse(w, r, http.StatusNotFound, "NoSuchKey")
+		}
+	})
+	err := b.PutNew(t.Context(), "k", make([]byte, partSize+1))
+	if err != nil || begun.Load() != 2 || parts.Load() != 4 || ended.Load() != 2 {
+		t.Errorf("%v; %d uploads were begun, %d parts sent, %d ends asked for; want 2, 4, 2", err, begun.Load(), parts.Load(), ended.Load())
 	}
 }

@@ -44,6 +44,8 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 		return fmt.Errorf("%s: %w: a proxy answers for the service: %s", where, storage.ErrAway, said(answer))
 	case what == "" && answer.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", where, storage.ErrNotFound)
+	case answer.Code == "ConditionalRequestConflict":
+		return fmt.Errorf("%s: %w: %w", where, storage.ErrPassing, errConflict)
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.Code == minio.PreconditionFailed:
 		return fmt.Errorf("%s: %w", where, errPrecondition)
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.Code == "SlowDown", answer.Code == "RequestTimeout":
@@ -72,7 +74,10 @@ func inRange(opts minio.GetObjectOptions, head http.Header) error {
 	return &otherBytes{asked, got}
 }
 
-var errPrecondition = errors.New("a condition of the request does not hold")
+var (
+	errPrecondition = errors.New("a condition of the request does not hold")
+	errConflict     = errors.New("another conditional request for the object is under way")
+)
 
 func said(r minio.ErrorResponse) string {
 	text := r.Code

@@ -46,13 +46,40 @@ func (b *Bucket) PutFrom(ctx context.Context, key string, r io.Reader, size int6
 	return b.put(ctx, key, r, size, onlyNew)
 }
 
+// put tries again if another conditional request for the object is under way. That ends soon, and
+// S3's reference says to send everything again. If r cannot go back, the caller must do so.
 func (b *Bucket) put(ctx context.Context, key string, r io.Reader, size int64, onlyNew bool) error {
+	back, ok := r.(io.Seeker)
+	var start int64
+	if ok {
+		var err error
+		start, err = back.Seek(0, io.SeekCurrent)
+		ok = err == nil
+	}
+	mine := rand.Text()
+	for try := 1; ; try++ {
+		err := b.putOnce(ctx, key, r, size, onlyNew, mine)
+		if !errors.Is(err, errConflict) || !ok || try == tries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(min(time.Second, 50*time.Millisecond<<try)):
+		}
+		if _, failed := back.Seek(start, io.SeekStart); failed != nil {
+			return err
+		}
+	}
+}
+
+func (b *Bucket) putOnce(ctx context.Context, key string, r io.Reader, size int64, onlyNew bool, mine string) error {
 	part := max(partSize, (size/mostParts+1<<20)>>20<<20)
 	first, err := readPart(r, firstPart(size, part))
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.url(key), err)
 	}
-	p := putting{b: b, key: key, mine: rand.Text(), onlyNew: onlyNew, part: part}
+	p := putting{b: b, key: key, mine: mine, onlyNew: onlyNew, part: part}
 	if size < 0 && int64(len(first)) < part || int64(len(first)) == size {
 		err = p.whole(ctx, first)
 	} else {
