@@ -1,13 +1,16 @@
 package s3
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/internal/storage"
 )
@@ -122,5 +125,32 @@ func TestAnUploadInPartsThatMeetsAnotherBeginsAnew(t *testing.T) {
 	err := b.PutNew(t.Context(), "k", make([]byte, partSize+1))
 	if err != nil || begun.Load() != 2 || parts.Load() != 4 || ended.Load() != 2 {
 		t.Errorf("%v; %d uploads were begun, %d parts sent, %d ends asked for; want 2, 4, 2", err, begun.Load(), parts.Load(), ended.Load())
+	}
+}
+
+// EndUploads stops at the first upload that it cannot give up. Nothing of it runs after that.
+func TestAnUploadThatCannotBeGivenUpLeavesNoGoroutine(t *testing.T) {
+	b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			refuse(w, r, http.StatusForbidden, "AccessDenied")
+			return
+		}
+		var all strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&all, "<Upload><Key>clicks/step/%d</Key><UploadId>u%d</UploadId><Initiated>2020-01-01T00:00:00.000Z</Initiated></Upload>", i, i)
+		}
+		fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><ListMultipartUploadsResult><Bucket>models</Bucket><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>`, all.String())
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := b.EndUploads(ctx, time.Now(), func(string) bool { return true })
+	cancel()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	stacks := make([]byte, 1<<20)
+	for late := time.Now().Add(5 * time.Minute); strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "listIncompleteUploads"); runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatalf("a goroutine of the listing is left:\n%s", stacks)
+		}
 	}
 }

@@ -155,13 +155,20 @@ func (b *Bucket) walk(ctx context.Context, prefix, after string, most int, fn fu
 // Otherwise their parts would stay, and cost money.
 func (b *Bucket) EndUploads(ctx context.Context, before time.Time, wanted func(key string) bool) (n int, err error) {
 	cut := len(b.full(""))
+	var late []minio.ObjectMultipartInfo
+	// To the end, also after an error: a goroutine of the library sends until everything is received.
 	for u := range b.client.ListIncompleteUploads(ctx, b.bucket, b.full(""), true) {
-		if u.Err != nil {
-			return n, b.failed(ctx, "", u.Err)
+		switch {
+		case u.Err != nil:
+			err = b.failed(ctx, "", u.Err)
+		case err == nil && u.Initiated.Before(before) && wanted(u.Key[cut:]):
+			late = append(late, u)
 		}
-		if !u.Initiated.Before(before) || !wanted(u.Key[cut:]) {
-			continue
-		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, u := range late {
 		core := minio.Core{Client: b.client}
 		if err := b.failed(ctx, u.Key[cut:], core.AbortMultipartUpload(ctx, b.bucket, u.Key, u.UploadID)); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return n, err
