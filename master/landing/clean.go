@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -114,7 +115,32 @@ func (s *Service) orphans(ctx context.Context) error {
 const cleanedAtOnce = 4
 
 func (s *Service) clean(ctx context.Context) error {
-	return s.each(ctx, cleanedAtOnce, func(*place) bool { return true }, s.cleanStream)
+	err := s.each(ctx, cleanedAtOnce, func(*place) bool { return true }, s.cleanStream)
+	return errors.Join(err, s.forget(ctx))
+}
+
+// forget drops what is known of the streams of deleted datasets.
+func (s *Service) forget(ctx context.Context) error {
+	all, err := s.srv.Datasets(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.stored, func(_ string, a *stored) bool {
+		return a.of != "" && !slices.ContainsFunc(all, func(d serve.Dataset) bool { return d.Name == a.of })
+	})
+	return nil
+}
+
+// belongs notes the dataset of a stream. If another stream had its name, that dataset was deleted.
+func (s *Service) belongs(stream string, to *place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.stored, func(other string, a *stored) bool { return a.of == to.Name && other != stream })
+	if a := s.stored[stream]; a != nil {
+		a.of = to.Name
+	}
 }
 
 // each calls do for the datasets of pushed records that is(dataset) accepts, if their partitions
@@ -157,6 +183,7 @@ func (s *Service) doWith(ctx context.Context, p *place, do func(context.Context,
 	if err != nil {
 		return err
 	}
+	s.belongs(p.stream, p)
 	return do(ctx, p, a)
 }
 

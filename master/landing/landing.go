@@ -100,6 +100,8 @@ type Service struct {
 // stored is what this process knows of the chunks of a stream. The stream is listed once. From
 // then on stored is changed with each chunk that is staged, committed or deleted.
 type stored struct {
+	of string // the name of its dataset, as Run has seen it; guarded by Service.mu
+
 	counting chan struct{} // is full while it is listed
 	counted  chan struct{} // closed when it was
 

@@ -290,8 +290,14 @@ func TestADatasetThatIsAppliedAgainAfterADeletionThatWasCutShortIsEmpty(t *testi
 			}
 			s, _, calls := lifeOf(t, serve.Config{Store: st, Release: release}, chunks, spec)
 			s.pushed(t, "a", 0)
+			if err := s.clean(t.Context()); err != nil || len(s.stored) != 1 {
+				t.Fatalf("%d streams are known, want one (%v)", len(s.stored), err)
+			}
 			if _, err := calls.Delete(t.Context(), &headracev1.DeleteRequest{Name: "clicks"}); err == nil {
 				t.Fatal("the deletion was not cut short")
+			}
+			if err := s.clean(t.Context()); err != nil || len(s.stored) != 0 {
+				t.Errorf("after the deletion %d streams are known, want none (%v)", len(s.stored), err)
 			}
 			if _, err := calls.Apply(t.Context(), &headracev1.ApplyRequest{Yaml: spec}); err == nil || !strings.Contains(err.Error(), "could not be removed yet") {
 				t.Fatalf("while its records are there, the dataset is applied again: %v", err)
