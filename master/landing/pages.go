@@ -92,16 +92,35 @@ type arriving struct {
 
 // bodyOf starts the clock for the rest of a body. Call done at the end.
 func bodyOf(r *http.Request) *arriving {
-	b := &arriving{Reader: r.Body, deadline: func(time.Time) {}, by: time.Now().Add(bodyWithin)}
+	b := unlimited(r)
+	b.by = time.Now().Add(bodyWithin)
+	b.deadline(b.by)
+	return b
+}
+
+func unlimited(r *http.Request) *arriving {
+	b := &arriving{Reader: r.Body, deadline: func(time.Time) {}}
 	if c, ok := r.Context().Value(controlKey{}).(*http.ResponseController); ok { // else it is a test without a connection
 		b.deadline = func(at time.Time) { _ = c.SetReadDeadline(at) }
 	}
-	b.deadline(b.by)
 	return b
 }
 
 // done removes the deadline: net/http reads on after the body, to see whether the caller goes away.
 func (b *arriving) done() { b.deadline(time.Time{}) }
+
+// linesWithin is how long a body of lines may pause. It may take as long as it needs.
+const linesWithin = 5 * time.Minute
+
+// pausing is a body whose every part must come within linesWithin. Between two reads it has no
+// deadline: what has come is stored then.
+type pausing struct{ *arriving }
+
+func (b pausing) Read(p []byte) (int, error) {
+	b.deadline(time.Now().Add(linesWithin))
+	defer b.done()
+	return b.arriving.Read(p)
+}
 
 // read appends to data, up to its capacity.
 func (b *arriving) read(data []byte) ([]byte, error) {
@@ -335,7 +354,7 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		rest++
 		return err
 	}
-	lines := bufio.NewScanner(r.Body)
+	lines := bufio.NewScanner(pausing{unlimited(r)})
 	lines.Buffer(make([]byte, 64<<10), int(p.MaxRecord)+1)
 	for lines.Scan() {
 		line := bytes.TrimSuffix(lines.Bytes(), []byte("\r"))
@@ -362,7 +381,7 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 	case errors.Is(err, bufio.ErrTooLong):
 		return staged, n, fmt.Errorf("%w: line %d is longer than landing.max_record, %d bytes", ErrInvalid, n+1, p.MaxRecord)
 	case err != nil: // the body was cut short: nothing of it may land
-		return staged, n, fmt.Errorf("%w: the body ended early: %w", ErrNotReady, err)
+		return staged, n, fmt.Errorf("%w: the body ended early, or paused for more than %v: %w", ErrNotReady, linesWithin, err)
 	}
 	for part := range builders {
 		if err := send(part); err != nil {

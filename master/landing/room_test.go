@@ -144,6 +144,26 @@ func TestABodyThatHoldsRoomHasADeadline(t *testing.T) {
 	}
 }
 
+// A body of lines may take any time, but it may not stop for long: each read has a deadline of its own.
+func TestABodyOfLinesMayNotStop(t *testing.T) {
+	s := start(t)
+	m := http.NewServeMux()
+	for pattern, h := range s.Pages() {
+		m.Handle(pattern, h)
+	}
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	body := io.MultiReader(strings.NewReader("a\n"), strings.NewReader("b\n"))
+	m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/datasets/clicks/transactions/t/records", body))
+	if w.Code != http.StatusOK || len(w.deadlines) < 4 {
+		t.Fatalf("the answer is %d %s, after the deadlines %v", w.Code, w.Body, w.deadlines)
+	}
+	for i, at := range w.deadlines {
+		if at.IsZero() != (i%2 == 1) {
+			t.Errorf("the deadlines are %v, want one for each read and none after it", w.deadlines)
+		}
+	}
+}
+
 // puts is a store that calls put before each put.
 type puts struct {
 	storage.Store
