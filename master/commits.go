@@ -38,6 +38,9 @@ type commits struct {
 
 	mu   sync.Mutex // one round at a time
 	said map[said]told
+	// found has what the store named when this master started, without partitions. An earlier
+	// master may have told the broker of it, and nobody remembers what: see back.
+	found map[said]bool
 
 	// telling is locked for reading while marks are sent to brokers, and for writing while
 	// the subscription of a deleted dataset is removed. Otherwise a round that began before
@@ -56,6 +59,22 @@ type said struct {
 type told struct {
 	at   sources.Position
 	when time.Time
+}
+
+// begin notes which datasets an earlier master may have told brokers of. It is called before
+// anybody can apply a dataset.
+func (c *commits) begin(ctx context.Context) {
+	all, err := c.srv.Datasets(ctx)
+	if err != nil {
+		return // the process ends; the next master begins anew
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found = map[said]bool{}
+	for i := range all {
+		c.found[said{dataset: all[i].ID, retain: true}] = true
+		c.found[said{dataset: all[i].ID, progress: progressOf(liveInput(all[i].Spec))}] = true
+	}
 }
 
 // run commits until ctx ends, and then once more. It commits at once when a checkpoint
@@ -199,11 +218,25 @@ func (c *commits) news(ctx context.Context, d *serve.Dataset, whole *dataset.Spe
 		to.partition = m.Partition
 		old, any := c.said[to]
 		if !any || old.at != m.Position || time.Since(old.when) > commitAgain {
-			m.Back = any && m.Position.Compare(old.at) < 0
+			m.Back = c.back(to, m, old, any)
 			news = append(news, m)
 		}
 	}
 	return news, nil
+}
+
+// back says whether the broker's mark may go back to m. It may if we told it a later one. An
+// earlier master may have done so, too: it ended, or the broker was away, when the job had gone
+// back and the broker was not told yet. So the first mark of each partition in the life of a
+// master says the truth, whatever the broker has. A dataset that was applied since the master
+// started, and a group that it names since, were never told anything: what the broker has is
+// somebody else's, or that of a state folder that was lost, and stays until we are further.
+func (c *commits) back(to said, m sources.Mark, old told, any bool) bool {
+	if any {
+		return m.Position.Compare(old.at) < 0
+	}
+	to.partition = ""
+	return c.found[to]
 }
 
 func (c *commits) remember(marks []sources.Mark, to said) {

@@ -24,9 +24,13 @@ type progress struct {
 	group string
 	marks []sources.Mark
 	moved chan struct{}
+	empty bool // no dataset is applied yet
 }
 
 func (p *progress) Datasets(context.Context) ([]serve.Dataset, error) {
+	if p.empty {
+		return nil, nil
+	}
 	return []serve.Dataset{
 		{ID: 1, Name: "files", Spec: &dataset.Spec{Source: &files.Spec{}}},
 		{ID: 2, Name: "events", Spec: &dataset.Spec{Source: &kafka.Spec{Group: p.group}}},
@@ -146,6 +150,74 @@ func TestTheBrokerIsToldAtOnceWhenMarksMove(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// growing is a broker that does what sources.Committer says: it takes no older mark than it has, unless Mark.Back is set.
+type growing struct {
+	sources.Source
+	has  int64
+	away bool
+}
+
+func (g *growing) Close() error { return nil }
+func (g *growing) Commit(_ context.Context, marks []sources.Mark) error {
+	if g.away {
+		return errors.New("the broker is away")
+	}
+	for _, m := range marks {
+		if m.Back || m.Position.Offset > g.has {
+			g.has = m.Position.Offset
+		}
+	}
+	return nil
+}
+
+// The job goes back while the broker is away, and the master ends before the broker is there again. The next
+// master tells it. With Pulsar, a subscription that stays ahead lets Pulsar delete what is read again.
+func TestTheNextMasterTellsTheBrokerOfARewind(t *testing.T) {
+	ledger, broker := &progress{group: "g"}, &growing{}
+	master := func() *commits {
+		c := &commits{srv: ledger, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
+			open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
+		c.begin(t.Context())
+		return c
+	}
+	tell := func(c *commits, at, want int64) {
+		t.Helper()
+		ledger.marks = []sources.Mark{{Partition: "a", Position: sources.Position{Offset: at}}}
+		if err := c.round(t.Context()); (err != nil) != broker.away {
+			t.Errorf("the round returned %v", err)
+		}
+		if broker.has != want {
+			t.Errorf("the job is at %d, and the broker has %d, want %d", at, broker.has, want)
+		}
+	}
+	first := master()
+	tell(first, 100, 100)
+	broker.away = true
+	tell(first, 40, 100) // a rewind
+	next := master()
+	tell(next, 40, 100)
+	broker.away = false
+	tell(next, 40, 40)
+	tell(next, 50, 50)
+
+	ledger.group, broker.has = "another", 1000 // nobody told this group anything: what it has is not ours
+	tell(next, 60, 1000)
+	tell(next, 1001, 1001)
+}
+
+// What a broker has of a dataset that was applied to an empty state folder may be that of the folder that was
+// lost. It stays until the trainers have restored their checkpoint.
+func TestABrokerIsNotToldToGoBackByAMasterWithoutHistory(t *testing.T) {
+	ledger, broker := &progress{group: "g", marks: []sources.Mark{{Partition: "a"}}, empty: true}, &growing{has: 500}
+	c := &commits{srv: ledger, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},
+		open: func(context.Context, *dataset.Spec, []sources.Segment) (sources.Source, error) { return broker, nil }}
+	c.begin(t.Context())
+	ledger.empty = false
+	if err := c.round(t.Context()); err != nil || broker.has != 500 {
+		t.Errorf("the broker has %d (%v), want 500", broker.has, err)
+	}
 }
 
 // holding is a broker that keeps records for a dataset until it is released.

@@ -164,6 +164,7 @@ func (m *Master) serve(ctx context.Context, srv *serve.Server, brokers *commits,
 		}
 		fail(err)
 	})
+	brokers.begin(ctx)
 	outer.Go(func() { fail(newDiscovery(m.cfg, srv, &brokers.telling).run(ctx)) })
 	outer.Go(func() { brokers.run(ctx) })
 	outer.Go(func() { bad.run(ctx) })

@@ -180,8 +180,11 @@ func (m *master) marks(all []shardsvc.MarkInfo, kind int) (marks []sources.Mark)
 			continue
 		}
 		at := sources.Position{Segment: k.Segment, Offset: k.Offset}
-		old, any := m.told[sources.PartitionID(k.Identity)]
-		marks = append(marks, sources.Mark{Partition: sources.PartitionID(k.Identity), Position: at, Back: any && at.Compare(old[kind]) < 0})
+		back := m.core.Job().Term > 1 // the master before may not have told of a rewind
+		if old, any := m.told[sources.PartitionID(k.Identity)]; any {
+			back = at.Compare(old[kind]) < 0
+		}
+		marks = append(marks, sources.Mark{Partition: sources.PartitionID(k.Identity), Position: at, Back: back})
 	}
 	return marks
 }
