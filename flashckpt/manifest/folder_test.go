@@ -323,6 +323,77 @@ func TestTheNewestThatVerifiesAPinnedOneAndWhatTheyNeedStay(t *testing.T) {
 	}
 }
 
+// unreadable is a disk, or a bucket, from which one file cannot be read now.
+type unreadable struct {
+	FS
+	path string
+}
+
+func (u unreadable) ReadFile(path string) ([]byte, error) {
+	if path == u.path {
+		return nil, &os.PathError{Op: "read", Path: path, Err: syscall.EIO}
+	}
+	return u.FS.ReadFile(path)
+}
+
+// The checkpoint of step 200 needs that of step 100.
+func TestWhatACheckpointThatCannotBeReadMayNeedStays(t *testing.T) {
+	dir := t.TempDir()
+	step := func(id cut.ID, needs ...cut.ID) func(*Manifest) {
+		return func(m *Manifest) { m.Cut.ID, m.Step, m.Needs, m.Cut.Order = id, 100*int64(id), needs, uint64(id) }
+	}
+	base := made(t, dir, step(1), "base")
+	delta := made(t, dir, step(2, 1), "delta")
+	free := made(t, dir, step(3), "free")
+	newest := made(t, dir, step(4), "newest")
+	stays := func(on FS, remove string) map[string]string {
+		all, err := Find(on, dir)
+		if err != nil || len(all) != 4 {
+			t.Fatal(len(all), err)
+		}
+		got := map[string]string{}
+		for i, why := range Stay(all, func(i int) bool { return remove == "all" || all[i].Path == remove }, func(*Checkpoint) bool { return true }) {
+			got[all[i].Path] = why
+		}
+		return got
+	}
+	same := func(why string, got, want map[string]string) {
+		t.Helper()
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: these checkpoints stay:\n%v\nwant:\n%v", why, got, want)
+		}
+	}
+	same("all can be read", stays(OS{}, "all"), map[string]string{newest: "it is the newest that verifies"})
+
+	mayNeed := delta + " may need it, and cannot be read now: read " + delta + ": input/output error"
+	unread := map[string]string{newest: "it is the newest that verifies", base: mayNeed, free: mayNeed,
+		delta: "it cannot be read now, so it may be pinned: read " + delta + ": input/output error"}
+	same("its manifest cannot be read", stays(unreadable{OS{}, delta}, "all"), unread)
+	got := stays(unreadable{OS{}, PinPath(delta)}, "all")
+	if len(got) != 4 || got[base] == "" || got[delta] == "" {
+		t.Errorf("its pin cannot be read, and these checkpoints stay: %v, want all", got)
+	}
+
+	text, err := os.ReadFile(delta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := func(old, new string) {
+		t.Helper()
+		b := bytes.Replace(bytes.Replace(text, []byte(`"version":1`), []byte(`"version":2`), 1), []byte(old), []byte(new), 1)
+		if err := os.WriteFile(delta, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newer("", "")
+	same("a newer version wrote it", stays(OS{}, "all"), map[string]string{newest: "it is the newest that verifies",
+		delta: "a newer version wrote it", base: "a checkpoint of a newer version needs it: " + delta})
+	newer(`"needs":["0000000000000001"]`, `"needs":"0000000000000001"`)
+	if got := stays(OS{}, "all"); len(got) != 4 {
+		t.Errorf("a newer version wrote what it needs in an unknown way, and these checkpoints stay: %v, want all", got)
+	}
+}
+
 func TestEachRankOfAPrivateModelKeepsItsNewest(t *testing.T) {
 	dir := t.TempDir()
 	for i, step := range []int64{100, 200, 300} {

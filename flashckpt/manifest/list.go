@@ -15,11 +15,33 @@ import (
 // Checkpoint is a checkpoint of a folder, whole or not (Err).
 type Checkpoint struct {
 	Path     string    // of its manifest; where it would be, for a half one
-	Manifest *Manifest // nil when Err is set
+	Manifest *Manifest // nil when Err is set, except that only the pin could not be read
 	Pin      *Pin      // nil: not pinned
 	// Err says why it does not count: ErrHalf (it has no manifest), an error that wraps
 	// ErrDamaged, ErrNewer or ErrInvalid, or an error of reading it.
 	Err error
+
+	newer *needs // those of a manifest of a newer version, if they can be read
+}
+
+// needs is the part of a manifest that has the same meaning in every version.
+type needs struct {
+	Needs []cut.ID `json:"needs"`
+}
+
+// needed returns the cuts that a checkpoint needs. A checkpoint that can never be loaded needs
+// none. The error says why the manifest or its pin cannot be read now: nobody knows then what the
+// checkpoint needs, or whether it must stay.
+func (c *Checkpoint) needed() ([]cut.ID, error) {
+	switch {
+	case c.Err == nil:
+		return c.Manifest.Needs, nil
+	case errors.Is(c.Err, ErrHalf), errors.Is(c.Err, ErrDamaged), errors.Is(c.Err, ErrInvalid):
+		return nil, nil
+	case c.newer != nil:
+		return c.newer.Needs, nil
+	}
+	return nil, c.Err
 }
 
 // ErrHalf: a checkpoint whose save did not end, or is going on.
@@ -159,12 +181,19 @@ func Load(on FS, path string) (*Manifest, error) {
 
 func read(on FS, path string) Checkpoint {
 	c := Checkpoint{Path: path}
-	if c.Manifest, c.Err = Load(on, path); c.Err == nil {
-		c.Pin, c.Err = readPin(on, path)
+	b, err := on.ReadFile(path)
+	if err != nil {
+		c.Err = err
+		return c
 	}
-	var own *cut.Error
-	if errors.As(c.Err, &own) {
-		c.Err = own // without the path: c.Path has it
+	c.Manifest, c.Err = Parse(b)
+	switch {
+	case c.Err == nil:
+		c.Pin, c.Err = readPin(on, path)
+	case errors.Is(c.Err, ErrNewer):
+		if n := (&needs{}); decode(b, n) == nil {
+			c.newer = n
+		}
 	}
 	return c
 }

@@ -14,8 +14,10 @@ import (
 //
 //   - pinned ones
 //   - the newest that verifies (private: of each rank)
-//   - those of a newer version, because we cannot say what they need
+//   - those of a newer version
 //   - all that one of these, or another one that is not removed, needs
+//   - all, if one cannot be read now (a disk's error, a bucket that is busy): it may be pinned,
+//     and may need any other one
 //
 // remove says which ones the caller wants to remove. verified reads files, so it is asked
 // from the newest on, until one verifies.
@@ -52,18 +54,42 @@ func Stay(all []Checkpoint, remove func(i int) bool, verified func(*Checkpoint) 
 		more = false
 		for i := range all {
 			c := &all[i]
-			if _, stays := stay[i]; c.Err != nil || !stays && remove(i) {
+			if _, stays := stay[i]; !stays && remove(i) {
 				continue
 			}
+			needed, _ := c.needed() // below: one whose needs are unknown
 			for j := range all {
-				if _, already := stay[j]; !already && all[j].Err == nil && slices.Contains(c.Manifest.Needs, all[j].Manifest.Cut.ID) {
-					stay[j] = "step " + fmt.Sprint(c.Manifest.Step) + " needs it: " + c.Path
+				if _, already := stay[j]; !already && all[j].Err == nil && slices.Contains(needed, all[j].Manifest.Cut.ID) {
+					stay[j] = c.named() + " needs it: " + c.Path
 					more = true
 				}
 			}
 		}
 	}
+	for i := range all {
+		c := &all[i]
+		_, unknown := c.needed()
+		if unknown == nil {
+			continue
+		}
+		if _, already := stay[i]; !already {
+			stay[i] = fmt.Sprintf("it cannot be read now, so it may be pinned: %v", unknown)
+		}
+		for j := range all {
+			if _, already := stay[j]; !already && all[j].Err == nil {
+				stay[j] = fmt.Sprintf("%s may need it, and cannot be read now: %v", c.Path, unknown)
+			}
+		}
+	}
 	return stay
+}
+
+// named says which checkpoint it is, for people.
+func (c *Checkpoint) named() string {
+	if c.Manifest == nil {
+		return "a checkpoint of a newer version"
+	}
+	return "step " + fmt.Sprint(c.Manifest.Step)
 }
 
 // owner names the group of checkpoints in which one is the newest.

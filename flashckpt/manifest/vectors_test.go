@@ -33,6 +33,7 @@ type vector struct {
 	Rank  *uint32              `json:"rank,omitempty"`
 	Exact bool                 `json:"exact,omitempty"`
 	Order uint64               `json:"order,omitempty"`
+	Needs []cut.ID             `json:"needs,omitempty"` // known of a newer one, too
 	Bytes int64                `json:"bytes,omitempty"` // of all files together
 	Units map[string]cut.Units `json:"units,omitempty"` // by dataset, all passes
 
@@ -129,6 +130,8 @@ func bad(t *testing.T) map[string]struct {
 	change("dropped_and_not_settled", ErrInvalid, first+".dropped[2].range", `"range":[1,1500,1540]`, `"range":[1,1500,1541]`)
 	change("dropped_more_than_there_is", ErrInvalid, first+".dropped[1].units", `"units":20`, `"units":21`)
 	change("dropped_before_the_first_step", ErrInvalid, first+".dropped[0].step", `"step":60`, `"step":-1`)
+	whole = encoded(t, good()["needs_another"])
+	change("newer_needs_another", ErrNewer, "version", `"version":1,"job"`, `"version":2,"job"`)
 	whole = encoded(t, good()["shared"])
 	change("dropped_of_a_shared_model", ErrInvalid, first+".dropped", `[[0,9007199254740995,9007199254740996]]}}]`,
 		`[[0,9007199254740995,9007199254740996]]}}],"dropped":[{"pass":0,"range":[0,17,18],"units":1,"step":1}]`)
@@ -154,7 +157,7 @@ func kindOf(err error) string {
 }
 
 func summary(file string, m *Manifest) vector {
-	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Order: m.Cut.Order, Units: map[string]cut.Units{}, Records: map[string]cut.Tally{}}
+	v := vector{File: file, OK: true, Step: m.Step, Epoch: m.Cut.Epoch, Cut: m.Cut.ID.String(), Rank: m.Rank, Exact: m.Cut.Exact, Order: m.Cut.Order, Needs: m.Needs, Units: map[string]cut.Units{}, Records: map[string]cut.Tally{}}
 	for _, f := range m.Files {
 		v.Bytes += f.Size
 	}
@@ -211,7 +214,13 @@ func TestTheVectorsSayWhatEveryReaderMustMakeOfAManifest(t *testing.T) {
 		if field != c.field {
 			t.Errorf("%s got %v, which names the field %q, want %q", file, err, field, c.field)
 		}
-		index = append(index, vector{File: file, Kind: kindOf(err), Field: field})
+		v := vector{File: file, Kind: kindOf(err), Field: field}
+		if c := read(OS{}, filepath.Join(vectors, file)); errors.Is(c.Err, ErrNewer) {
+			if v.Needs, err = c.needed(); err != nil {
+				t.Errorf("%s: what it needs is not known: %v", file, err)
+			}
+		}
+		index = append(index, v)
 	}
 	text, err := json.MarshalIndent(index, "", " ")
 	if err != nil {

@@ -25,6 +25,7 @@ def test_good_manifests_are_read_and_written_the_same(vector: dict[str, Any]) ->
     read = manifest.load(str(path))
     assert (read.step, read.epoch, read.cut_id) == (vector["step"], vector["epoch"], vector["cut"])
     assert read.rank == vector.get("rank")
+    assert read.needs == vector.get("needs", [])
     assert read.cut.get("order", 0) == vector.get("order", 0)
     assert read.cut.get("exact", False) is vector.get("exact", False)
     assert sum(f["size"] for f in read.files) == vector.get("bytes", 0)
@@ -50,8 +51,10 @@ def test_cuts_that_cannot_be_do_not_verify_and_the_field_is_named(vector: dict[s
 @pytest.mark.parametrize("vector", BAD, ids=lambda v: v["file"])
 def test_bad_manifests_do_not_count(vector: dict[str, Any]) -> None:
     kind = manifest.Newer if vector["kind"] == "newer" else manifest.Damaged
-    with pytest.raises(kind, match=vector["file"]):
+    with pytest.raises(kind, match=vector["file"]) as caught:
         manifest.load(str(VECTORS / vector["file"]))
+    if isinstance(caught.value, manifest.Newer):
+        assert caught.value.needs == vector.get("needs", [])
 
 
 @pytest.mark.parametrize("vector", INSIDE, ids=lambda v: v["file"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
-from headrace import _cuts, _remove, _retain
+from headrace import _cuts, _publish, _remove, _retain
 from headrace import _manifest as manifest
 from headrace._errors import CheckpointError
 from headrace._retain import removable
@@ -123,6 +124,45 @@ def made(
 
 def gone(found: list[manifest.Manifest], keep: int) -> list[int]:
     return sorted(m.step for m in removable(found, keep, newest=found[-1].path))
+
+
+@pytest.mark.parametrize("why", ["EIO", "a folder", "newer", "newer and unlike ours"])
+def test_what_a_checkpoint_that_cannot_be_read_may_need_stays(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """The second checkpoint needs the first one, and is pinned."""
+    agents(model="private", total=300)
+    load, entries = manifest.load, manifest._entries
+    folders: list[str] = []
+
+    def save(ck: headrace.Checkpointer, stream: headrace.Stream) -> None:
+        folders.append(ck.save(stepped(stream, 1, np.zeros(1)), {}).wait(300))
+
+    def fails(path: str) -> Any:
+        if os.path.dirname(path) == folders[1] and why == "EIO":
+            raise OSError(errno.EIO, "Input/output error", path)
+        return load(path)
+
+    def cannot_list(path: str) -> Any:
+        if path == folders[1] and why == "a folder":
+            raise OSError(errno.EIO, "Input/output error", path)
+        return entries(path)
+
+    with headrace.dataset("clicks").batches(10) as stream, headrace.Checkpointer(tmp_path, stream, keep=3) as ck:
+        for _ in range(3):
+            save(ck, stream)
+        first, second = (Path(f, manifest.FILE_NAME) for f in folders[:2])
+        fields = load(str(second)).fields
+        fields["needs"] = [load(str(first)).cut_id] if why != "newer and unlike ours" else "a filter"
+        fields["version"] += "newer" in why
+        second.write_bytes(_publish.seal({k: v for k, v in fields.items() if k != "crc64nvme"}))
+        Path(f"{second}.pinned").touch()
+        monkeypatch.setattr(manifest, "load", fails)
+        monkeypatch.setattr(manifest, "_entries", cannot_list)
+        ck.keep = 1
+        save(ck, stream)
+    stay = folders[:2] + folders[3:] if why == "newer" else folders
+    assert sorted(os.listdir(tmp_path)) == sorted(map(os.path.basename, stay))
 
 
 def test_checkpoints_that_the_job_went_back_behind_do_not_count() -> None:

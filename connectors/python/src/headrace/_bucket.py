@@ -100,11 +100,11 @@ class Bucket:
     def _list(self) -> None:
         self._ask("list", self.url, "listing checkpoints", into=self._mirror)
 
-    def find(self, bad: list[str] | None = None) -> list[Manifest]:
+    def find(self, bad: list[str] | None = None, unread: list[Exception] | None = None) -> list[Manifest]:
         """Does what _manifest.find() does, in the bucket."""
         self._list()
         wrong: list[str] = []
-        found = _manifest.find(self._mirror, wrong)
+        found = _manifest.find(self._mirror, wrong, unread)
         if bad is not None:
             bad += [why.replace(self._mirror, self.url) for why in wrong]
         return [self._stored(m.path, m.fields) for m in found]

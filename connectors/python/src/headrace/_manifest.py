@@ -40,7 +40,10 @@ class Damaged(CheckpointError):
 
 
 class Newer(CheckpointError):
-    """A newer version wrote it. It may be good, and nothing of it is touched."""
+    """A newer version wrote it. It may be good, and nothing of it is touched. `needs` has the
+    same meaning in every version; None: it cannot be read."""
+
+    needs: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def load(path: str) -> Manifest:
     cut = fields.get("cut")
     if not isinstance(cut, dict):
         raise Damaged(f"{where}: cut: it is missing")
-    _check_version(where, "the cut", cut.get("version"))
+    _check_version(where, "the cut", cut.get("version"), fields)
     wrong = _cut.wrong_head(cut)
     if wrong is not None:
         raise Damaged(f"{where}: cut.{wrong}")
@@ -145,9 +148,13 @@ def load(path: str) -> Manifest:
     same = cut["step"] == fields["step"] or fields["model"] == "shared"
     _check(same, where, "cut.step", "it is not the checkpoint's")
     _check(cut.get("rank") == fields.get("rank"), where, "cut.rank", "it is not the checkpoint's")
-    needs = fields.get("needs") or []
-    _check(isinstance(needs, list) and all(map(_cut.is_id, needs)), where, "needs", "it is a list of cuts")
+    _check(_needs(fields) is not None, where, "needs", "it is a list of cuts")
     return Manifest(path, fields)
+
+
+def _needs(fields: dict[str, Any]) -> list[str] | None:
+    needs = fields.get("needs") or []
+    return needs if isinstance(needs, list) and all(map(_cut.is_id, needs)) else None
 
 
 def load_part(path: str) -> dict[str, Any]:
@@ -171,28 +178,35 @@ class Remote(Protocol):
 
     def __fspath__(self) -> str: ...
 
-    def find(self, bad: list[str] | None = None) -> list[Manifest]: ...
+    def find(self, bad: list[str] | None = None, unread: list[Exception] | None = None) -> list[Manifest]: ...
 
 
-def find(directory: str | Remote, bad: list[str] | None = None) -> list[Manifest]:
+def find(
+    directory: str | Remote, bad: list[str] | None = None, unread: list[Exception] | None = None
+) -> list[Manifest]:
     """The good manifests of a directory: its own, and those one level below. The one whose
     cut was frozen last comes first. Manifests of older versions, which have no order, come
     after the others, by epoch and step (shared: by epoch and clock, because each process of
-    a rank counts its own steps). The reasons why others do not count go to `bad`. Raises
-    CheckpointError if the directory itself cannot be read."""
+    a rank counts its own steps). The reasons why others do not count go to `bad`. The errors
+    of those that may be good (Newer, OSError) go to `unread`, too. Raises CheckpointError if
+    the directory itself cannot be read."""
     if not isinstance(directory, str):
-        return directory.find(bad)
+        return directory.find(bad, unread)
     found: list[Manifest] = []
     bad = bad if bad is not None else []
-    for path in _manifests(directory, bad):
+    unread = unread if unread is not None else []
+    for path in _manifests(directory, bad, unread):
         try:
             found.append(load(path))
         except FileNotFoundError:
             continue  # somebody removes it
         except CheckpointError as error:
             bad.append(str(error))
+            if isinstance(error, Newer):
+                unread.append(error)
         except OSError as error:
             bad.append(f"{path}: {error.strerror or error}")
+            unread.append(error)
     found.sort(key=_age, reverse=True)
     return found
 
@@ -202,7 +216,7 @@ def highest_order(directory: str | Remote) -> int:
     return max((m.order for m in find(directory)), default=0)
 
 
-def _manifests(directory: str, bad: list[str]) -> Iterator[str]:
+def _manifests(directory: str, bad: list[str], unread: list[Exception]) -> Iterator[str]:
     try:
         entries = _entries(directory)
     except OSError as error:  # nobody knows what is in it
@@ -216,6 +230,7 @@ def _manifests(directory: str, bad: list[str]) -> Iterator[str]:
             except OSError as error:
                 if own_folder(entry.path):  # else it is lost+found, or a folder that has nothing to do with us
                     bad.append(f"{entry.path}: {error.strerror or error}")
+                    unread.append(error)
                 continue
             yield from (e.path for e in below if e.is_file() and _is_manifest(e.name))
 
@@ -289,7 +304,7 @@ def _open(path: str, format_: str) -> dict[str, Any]:
         raise Damaged(f"{path}: it is not JSON: {error}") from None
     if not isinstance(fields, dict) or fields.get("format") != format_:
         raise Damaged(f"{path}: it is no {format_}")
-    _check_version(path, "it", fields.get("version"))
+    _check_version(path, "it", fields.get("version"), fields)
     found = _SUM.search(data, max(0, len(data) - _SUM_BYTES - 16))
     if found is None:
         raise Damaged(f"{path}: it does not end with its checksum")
@@ -298,9 +313,11 @@ def _open(path: str, format_: str) -> dict[str, Any]:
     return fields
 
 
-def _check_version(where: str, what: str, version: Any) -> None:
+def _check_version(where: str, what: str, version: Any, fields: dict[str, Any]) -> None:
     if _int(version, VERSION + 1):
-        raise Newer(f"{where}: {what} has version {version}, this headrace knows {VERSION}: use a newer one")
+        newer = Newer(f"{where}: {what} has version {version}, this headrace knows {VERSION}: use a newer one")
+        newer.needs = _needs(fields)
+        raise newer
     _check(_int(version, 1), where, "version", "it is a whole number from 1")
 
 

@@ -7,11 +7,12 @@ import logging
 import os
 import re
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from . import _cuts, _manifest, _remove
 from ._bucket import Bucket, Stored
-from ._errors import Fenced, HeadraceError
+from ._errors import CheckpointError, Fenced, HeadraceError
 from ._manifest import Manifest
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
     master drops the cut, then the manifest goes, then the data. Errors are only logged,
     because the checkpoint at `newest` is good whatever happens here."""
     try:
-        for old in removable(own(trainer, directory), keep, newest):
+        unread: list[Exception] = []
+        found = own(trainer, directory, unread)
+        for old in removable(found, keep, newest, needed(unread)):
             drop(trainer, old, f"retention keeps {keep}")
             directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
@@ -52,9 +55,23 @@ def drop(trainer: Trainer, old: Manifest, reason: str) -> None:
         raise
 
 
-def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
+def needed(unread: list[Exception]) -> list[str]:
+    """Returns the cuts that checkpoints need which cannot be read (_manifest.find). Raises
+    CheckpointError if it cannot be said what one of them needs: it may be good, and it may
+    need any other one."""
+    cuts: list[str] = []
+    for error in unread:
+        needs = error.needs if isinstance(error, _manifest.Newer) else None
+        if needs is None:
+            raise CheckpointError(f"it may be needed by a checkpoint that cannot be read now: {error}") from error
+        cuts += needs
+    return cuts
+
+
+def removable(found: list[Manifest], keep: int, newest: str, others: Iterable[str] = ()) -> list[Manifest]:
     """Returns those of one rank's checkpoints that may be removed. These stay: the `keep`
     newest, the one that was just written, pinned ones, and those that one of these needs.
+    others: cuts that other checkpoints need.
 
     Only checkpoints of the present run count for `keep`. Example: steps 100, 200 and 300 are
     saved, the job goes back to step 100 and saves step 200 again. The earlier 200 and the 300
@@ -76,20 +93,21 @@ def removable(found: list[Manifest], keep: int, newest: str) -> list[Manifest]:
             go.append(m)
     more = True
     while more:
-        needed = {cut for m in stay for cut in m.needs}
-        found_more = [m for m in go if m.cut_id in needed]
+        wanted = {*others, *(cut for m in stay for cut in m.needs)}
+        found_more = [m for m in go if m.cut_id in wanted]
         stay += found_more
-        go = [m for m in go if m.cut_id not in needed]
+        go = [m for m in go if m.cut_id not in wanted]
         more = bool(found_more)
     return go
 
 
-def own(trainer: Trainer, directory: str | Bucket) -> list[Manifest]:
-    """Returns the checkpoints there that a Checkpointer of this rank has written."""
+def own(trainer: Trainer, directory: str | Bucket, unread: list[Exception] | None = None) -> list[Manifest]:
+    """Returns the checkpoints there that a Checkpointer of this rank has written. unread: as in
+    _manifest.find."""
     rank = trainer.rank if trainer.model == "private" else None
     return [
         m
-        for m in _manifest.find(directory)
+        for m in _manifest.find(directory, unread=unread)
         if m.fields["job"] == trainer.job
         and m.fields["model"] == trainer.model
         and m.rank == rank
