@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/minio/crc64nvme"
 
@@ -52,6 +53,29 @@ func (h *Head) control() []byte {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return binary.LittleEndian.AppendUint64(b, crc64nvme.Checksum(b))
+}
+
+// parseControl reads the first bytes of a control page. Errors: ErrIncomplete.
+func parseControl(b []byte) (Head, error) {
+	if len(b) < controlSize+8 {
+		return Head{}, ErrIncomplete
+	}
+	c, le := b[:controlSize], binary.LittleEndian
+	begin, end := le.Uint64(c[8:]), le.Uint64(c[endAt:])
+	if string(c[:8]) != magic || begin != end || end == 0 || crc64nvme.Checksum(c) != le.Uint64(b[controlSize:]) {
+		return Head{}, ErrIncomplete
+	}
+	return Head{end, le.Uint64(c[24:]), le.Uint64(c[32:]), le.Uint64(c[40:]), le.Uint64(c[48:])}, nil
+}
+
+// readControl reads the control page of a file. Errors wrap ErrIncomplete, or are those of reading.
+func readControl(f io.ReaderAt) (Head, error) {
+	b := make([]byte, controlSize+8)
+	if n, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return Head{}, err
+	} else {
+		return parseControl(b[:n])
+	}
 }
 
 // checkImage says what is wrong with a safetensors image: its arrays lie one after another

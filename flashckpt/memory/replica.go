@@ -98,7 +98,8 @@ func (f *Folder) Both(root string) ([]Checkpoint, error) {
 func replicaName(rank uint32, slot int) string { return fmt.Sprintf("replica-%d-slot-%d", rank, slot) }
 
 // Keep begins a replica of another node's slot. The newest complete one is never written
-// while no other one is complete. Errors: ErrNoShape, ErrNoRoom, ErrPinned, ErrAsNew.
+// while no other one is complete. Errors: ErrNoShape, ErrNoRoom, ErrPinned, ErrAsNew, and those of
+// reading the replicas that are there.
 func Keep(root string, f Folder, rank uint32, cutID, order uint64, h Head) (*Receiving, error) {
 	if err := errors.Join(f.Check(), h.check()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoShape, err)
@@ -110,8 +111,11 @@ func Keep(root string, f Folder, rank uint32, cutID, order uint64, h Head) (*Rec
 	newest := 0
 	for i := range replicaSlots {
 		s, err := Open(filepath.Join(f.Path, replicaName(rank, i)))
-		if err != nil {
+		if _, bad := errors.AsType[*spoiled](err); bad || errors.Is(err, ErrIncomplete) || errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		if err != nil {
+			return nil, err
 		}
 		orders[i] = s.About.Manifest.Cut.Order + 1
 		if orders[i] > orders[newest] {
@@ -152,36 +156,94 @@ func Bring(folder string, rank, from uint32, cutID uint64, h Head) (*Receiving, 
 
 // locked opens a file for writing. Errors: ErrPinned.
 func locked(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	for {
+		f, err := lock(path, os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		if named, err := isAt(f, path); err != nil || named {
+			return f, err
+		}
+		_ = f.Close() // nothing was written; another process removed it before it was locked
+	}
+}
+
+// lock opens a file and locks it. Errors: ErrPinned.
+func lock(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, errors.Join(fmt.Errorf("%w: %s", ErrPinned, path), f.Close())
+	} else if err != nil {
+		return nil, errors.Join(&os.PathError{Op: "lock", Path: path, Err: err}, f.Close())
 	}
 	return f, nil
 }
 
-// DropReplicas removes a rank's replicas whose cuts are older than below.
+// isAt says whether an open file still lies at path.
+func isAt(f *os.File, path string) (bool, error) {
+	open, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(open, there), err
+}
+
+// DropReplicas removes a rank's replicas whose cuts are older than below, and incomplete ones that
+// nobody writes. One that cannot be read stays, and is in the error.
 func DropReplicas(root string, f Folder, rank uint32, below uint64) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
 	var errs []error
 	for i := range replicaSlots {
-		path := filepath.Join(f.in(root), replicaName(rank, i))
-		s, err := Open(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			order := s.About.Manifest.Cut.Order
-			errs = append(errs, s.Close())
-			if order >= below {
-				continue
-			}
-		} // else it is incomplete. If somebody writes it, they go on with a file without a name
-		errs = append(errs, os.Remove(path))
+		errs = append(errs, dropReplica(filepath.Join(f.in(root), replicaName(rank, i)), below))
 	}
 	return errors.Join(errs...)
+}
+
+func dropReplica(path string, below uint64) error {
+	s, err := Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, ErrIncomplete):
+		return dropIncomplete(path)
+	case err != nil:
+		return err
+	}
+	if s.About.Manifest.Cut.Order < below { // nobody writes it while it is pinned; those who read it go on
+		err = removeLocked(s.file, path)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// dropIncomplete removes a replica unless somebody writes it, or has just completed it.
+func dropIncomplete(path string) error {
+	f, err := lock(path, 0)
+	if errors.Is(err, ErrPinned) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = readControl(f); errors.Is(err, ErrIncomplete) {
+		err = removeLocked(f, path)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// removeLocked removes a file that is locked, unless another one lies at its path by now.
+func removeLocked(f *os.File, path string) error {
+	named, err := isAt(f, path)
+	if err != nil || !named {
+		return err
+	}
+	return os.Remove(path)
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/headrace/headrace/flashckpt/manifest"
@@ -236,6 +238,68 @@ func TestReplicasThatAreOldAreDropped(t *testing.T) {
 		if got := fmt.Sprint(steps(t, root)); got != c.left {
 			t.Errorf("after a drop below %d the replicas are of the steps %s, want %s", c.below, got, c.left)
 		}
+	}
+}
+
+// begun begins to copy the checkpoint of a step into root.
+func begun(t *testing.T, root string, step int64) (*Receiving, []byte) {
+	t.Helper()
+	path, _ := writeSlot(t, t.TempDir(), job.Dir, 3, step, tensors(5000))
+	s, all := sent(t, path)
+	r, err := Keep(root, job, 3, uint64(s.About.Manifest.Cut.ID), s.About.Manifest.Cut.Order, s.Head())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, all
+}
+
+func TestAReplicaThatIsBeingWrittenIsNotDropped(t *testing.T) {
+	root := newRoot(t)
+	r, all := begun(t, root, 1)
+	if err := DropReplicas(root, job, 3, math.MaxUint64); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Write(all)
+	if err := errors.Join(err, r.Done(), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(steps(t, root)); got != "[1]" {
+		t.Errorf("the sender was told that its copy is kept, and the replicas are of the steps %s", got)
+	}
+	r, _ = begun(t, root, 2) // its sender ends
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := DropReplicas(root, job, 3, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(r.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an incomplete replica that nobody writes was not removed (%v)", err)
+	}
+}
+
+// A process that has no file descriptor left for a moment knows nothing of its replicas.
+func TestAReplicaThatCannotBeReadNowStays(t *testing.T) {
+	root := newRoot(t)
+	if err := keep(t, root, 1, same); err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	dropped := DropReplicas(root, job, 3, math.MaxUint64)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(dropped, syscall.EMFILE) {
+		t.Errorf("the drop returned %v, want EMFILE", dropped)
+	}
+	if got := fmt.Sprint(steps(t, root)); got != "[1]" {
+		t.Errorf("the replicas are of the steps %s, want the one of step 1", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +53,14 @@ type Slot struct {
 	memory []byte
 }
 
-// Open reads a slot and pins it. Errors wrap ErrIncomplete, or fs.ErrNotExist.
+// spoiled is the error of a slot whose bytes no writer leaves, or that another version wrote. It
+// can be written anew, as an incomplete one can.
+type spoiled struct{ error }
+
+func (s *spoiled) Unwrap() error { return s.error }
+
+// Open reads a slot and pins it. Errors wrap ErrIncomplete, or fs.ErrNotExist, or are *spoiled.
+// Any other error says nothing of the slot.
 func Open(path string) (*Slot, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -85,28 +91,28 @@ func (s *Slot) read() (err error) {
 	if s.memory, err = unix.Mmap(int(s.file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		return fmt.Errorf("map it: %w", err)
 	}
-	return guarded(func() error { return s.parse(info.Size()) })
+	if err := guarded(func() error { return s.parse(info.Size()) }); errors.Is(err, ErrIncomplete) {
+		return err
+	} else if err != nil {
+		return &spoiled{err}
+	}
+	return nil
 }
 
 func (s *Slot) parse(size int64) error {
-	c := s.memory[:controlSize]
-	le := binary.LittleEndian
-	begin, end := le.Uint64(c[8:]), le.Uint64(c[16:])
-	if string(c[:8]) != magic || begin != end || end == 0 || crc64nvme.Checksum(c) != le.Uint64(s.memory[controlSize:]) {
-		return ErrIncomplete
+	h, err := parseControl(s.memory)
+	if err != nil {
+		return err
 	}
-	image, about := le.Uint64(c[24:]), le.Uint64(c[40:])
-	at := page + (image+page-1)/page*page
-	if image > uint64(size) || image > mostImage || about > manifest.MaxBytes || at+about > uint64(size) {
-		return fmt.Errorf("it says that it has %d and %d bytes, and has %d", image, about, size)
+	if h.Image > uint64(size) || h.Image > mostImage || h.Text > manifest.MaxBytes || h.size() > size {
+		return fmt.Errorf("it says that it has %d and %d bytes, and has %d", h.Image, h.Text, size)
 	}
-	s.Bytes, s.CRC = int64(image), manifest.CRC64(le.Uint64(c[32:]))
-	text := s.memory[at : at+about]
-	if crc64nvme.Checksum(text) != le.Uint64(c[48:]) {
+	s.Bytes, s.CRC = int64(h.Image), manifest.CRC64(h.ImageCRC)
+	text := s.memory[h.textAt():h.size()]
+	if crc64nvme.Checksum(text) != h.TextCRC {
 		return errors.New("the checksum of its description differs: its memory was changed")
 	}
-	s.head = Head{end, image, le.Uint64(c[32:]), about, le.Uint64(c[48:])}
-	var err error
+	s.head = h
 	s.About, err = parseAbout(text)
 	return err
 }
