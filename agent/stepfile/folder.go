@@ -38,7 +38,7 @@ func Open(socket, agent string) (*Folder, error) {
 	if err := own(base); err != nil {
 		return nil, err
 	}
-	for range 100 { // another agent may sweep it before it is locked
+	for range 100 { // another agent may remove it before it is locked
 		if err = own(f.Path); err == nil {
 			f.lock, err = locked(f.Path, unix.LOCK_SH)
 		}
@@ -52,10 +52,13 @@ func Open(socket, agent string) (*Folder, error) {
 	return f, nil
 }
 
-// Close removes the folder, unless trainers have something in it.
+// Close removes the folder, unless trainers have something in it, or the next agent of this
+// name has opened it: that one may begin while this one still waits for its connections.
 func (f *Folder) Close() {
-	_ = os.Remove(f.Path)
-	_ = f.lock.Close()
+	defer f.lock.Close()
+	if unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && isAt(f.lock, f.Path) == nil {
+		_ = os.Remove(f.Path)
+	}
 }
 
 // own makes a folder, or checks that the one that is there is ours alone.

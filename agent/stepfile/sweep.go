@@ -75,14 +75,19 @@ func locked(path string, how int) (*os.File, error) {
 		_ = dir.Close()
 		return nil, &fs.PathError{Op: "flock", Path: path, Err: err}
 	}
+	if err := isAt(dir, path); err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// isAt returns fs.ErrNotExist if an open folder lies no more at path.
+func isAt(dir *os.File, path string) error {
 	mine, err := dir.Stat()
 	there, errThere := os.Lstat(path)
 	if err = errors.Join(err, errThere); err == nil && !os.SameFile(mine, there) {
 		err = &fs.PathError{Op: "flock", Path: path, Err: fs.ErrNotExist}
 	}
-	if err != nil {
-		_ = dir.Close()
-		return nil, err
-	}
-	return dir, nil
+	return err
 }

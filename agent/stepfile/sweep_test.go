@@ -3,6 +3,7 @@ package stepfile_test
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,6 +77,42 @@ func TestWhatAgentsLeftThatNeverCameAgainIsSwept(t *testing.T) {
 	if !there(filepath.Join(fresh, someFile)) {
 		t.Error("a fresh step file was removed")
 	}
+}
+
+// An agent that stops still waits for its connections when the next one of its name has opened the same folder.
+func TestAnAgentThatStopsLeavesTheFolderToTheNextOne(t *testing.T) {
+	t.Setenv(stepfile.RootVariable, t.TempDir())
+	old, next := opened(t, "/run/us"), opened(t, "/run/us")
+	old.Close()
+	if _, err := next.List(); err != nil {
+		t.Errorf("the folder of the agent that lives: %v", err)
+	}
+	next.Close()
+	if there(next.Path) {
+		t.Error("the last agent left its empty folder")
+	}
+}
+
+// Agents of one name come and go. Each has its folder as long as it lives.
+func TestAFolderIsThereWhileAnyAgentHasIt(t *testing.T) {
+	t.Setenv(stepfile.RootVariable, t.TempDir())
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 500 {
+				f, err := stepfile.Open("/run/us", "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := f.List(); err != nil {
+					t.Error(err)
+				}
+				f.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // If the folder of an agent is swept while the agent opens it, the agent makes it again.
