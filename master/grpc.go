@@ -4,9 +4,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
-	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 	"github.com/headrace/headrace/shardsvc/serve"
 )
@@ -16,14 +14,7 @@ import (
 const maxStreams = 64
 
 func grpcServer(srv *serve.Server, door *link.Door) *grpc.Server {
-	gs := grpc.NewServer(append(access.Options(),
-		grpc.Creds(door.Credentials()),
-		grpc.MaxRecvMsgSize(link.MaxMessage),
-		grpc.MaxSendMsgSize(link.MaxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: link.KeepaliveEvery / 2, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: link.KeepaliveEvery, Timeout: 5 * time.Second}),
-	)...)
+	gs := grpc.NewServer(append(door.ServerOptions(), grpc.MaxConcurrentStreams(maxStreams))...)
 	srv.Register(gs)
 	return gs
 }

@@ -41,12 +41,14 @@ type Node struct {
 	met    chan struct{} // closed when the others are known
 	wake   chan struct{} // the others have changed
 
+	receiving sync.WaitGroup // one for each Keep
+
 	mu      sync.Mutex
 	agents  []*pb.Peer // all living ones, by name
 	version uint64
 	job     string
 	conns   map[string]*grpc.ClientConn // by address
-	told    map[string]string           // what was logged last, by subject
+	told    map[string]told             // what was logged last, by subject
 	settled bool
 }
 
@@ -60,7 +62,7 @@ func New(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("replicas: %w", err)
 	}
 	n := &Node{cfg: cfg, memory: id, met: make(chan struct{}), wake: make(chan struct{}, 1),
-		conns: map[string]*grpc.ClientConn{}, told: map[string]string{}, job: cfg.Job}
+		conns: map[string]*grpc.ClientConn{}, told: map[string]told{}, job: cfg.Job}
 	n.self = &pb.Peer{Agent: cfg.Agent, Address: cfg.Address, Memory: id}
 	return n, nil
 }
@@ -86,6 +88,7 @@ func (n *Node) Run(ctx context.Context) {
 	<-ctx.Done()
 	gs.Stop()
 	wg.Wait()
+	n.receiving.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.conns {
@@ -116,13 +119,25 @@ func (n *Node) client(p *pb.Peer) (pb.ReplicasClient, error) {
 	return pb.NewReplicasClient(c), nil
 }
 
-// tell logs text about a subject if it is not the text that was logged last. "": all is well again.
+// tellAgain is how often the same text about a subject is logged.
+const tellAgain = 10 * time.Minute
+
+type told struct {
+	text string
+	when time.Time
+}
+
+// tell logs text about a subject if it is not the text that was logged last, or if that was long
+// ago. "": all is well again.
 func (n *Node) tell(about, text string) {
 	n.mu.Lock()
 	was := n.told[about]
-	n.told[about] = text
+	says := text != "" && (text != was.text || time.Since(was.when) >= tellAgain)
+	if says || text == "" {
+		n.told[about] = told{text, time.Now()}
+	}
 	n.mu.Unlock()
-	if text != "" && text != was {
+	if says {
 		n.cfg.Logger.Warn(text)
 	}
 }

@@ -24,6 +24,8 @@ const (
 	// then go to the next agent of the ring.
 	stuckAfter = 30 * time.Second
 	shunFor    = 20 * time.Second
+	// refusedFor is when a copy is sent again that an agent could not take now.
+	refusedFor = time.Second
 )
 
 // stream names the checkpoints of one rank, or those of a whole replicated group, whose
@@ -45,11 +47,12 @@ type sender struct {
 	pace    pace
 	done    map[stream]sent
 	shunned map[uint64]time.Time
+	refused map[stream]time.Time // the last copy was refused for now; when it may be sent again
 }
 
 // send copies the newest complete slot of each stream to the next agent, one at a time.
 func (n *Node) send(ctx context.Context) {
-	s := &sender{n: n, pace: pace{perSecond: n.cfg.Bandwidth}, done: map[stream]sent{}, shunned: map[uint64]time.Time{}}
+	s := &sender{n: n, pace: pace{perSecond: n.cfg.Bandwidth}, done: map[stream]sent{}, shunned: map[uint64]time.Time{}, refused: map[stream]time.Time{}}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -86,7 +89,7 @@ func (s *sender) round(ctx context.Context) {
 		}
 		for st, h := range newest(&folders[i], held) {
 			was, order := s.done[st], h.About.Manifest.Cut.Order
-			if was.to == to.Memory && was.order >= order && was.order != 0 {
+			if was.to == to.Memory && was.order >= order && was.order != 0 || time.Now().Before(s.refused[st]) {
 				continue
 			}
 			if ctx.Err() != nil || !s.copied(ctx, &folders[i], st, h, to, peers) {
@@ -127,6 +130,14 @@ func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memo
 	began := time.Now()
 	err := s.copy(ctx, f, h, to)
 	m := &h.About.Manifest
+	_, again := s.refused[st]
+	about := "copies of " + st.folder + " " + st.rank
+	if status.Code(err) == codes.Aborted {
+		s.refused[st] = time.Now().Add(refusedFor)
+	} else {
+		delete(s.refused, st)
+		s.n.tell(about, "")
+	}
 	switch {
 	case err == nil, status.Code(err) == codes.FailedPrecondition:
 		first := s.done[st].to != to.Memory
@@ -142,7 +153,11 @@ func (s *sender) copied(ctx context.Context, f *memory.Folder, st stream, h memo
 	case errors.Is(err, memory.ErrIncomplete):
 		return true // the trainer writes it: there will be a newer one
 	case status.Code(err) == codes.Aborted:
-		return true // once more in the next round
+		if again {
+			s.n.tell(about, fmt.Sprintf("agent %s at %s does not take the copies of rank %d's checkpoints in %s; they are sent again: %s",
+				to.Agent, to.Address, h.About.Rank, f.Dir, status.Convert(err).Message()))
+		}
+		return true
 	}
 	s.shunned[to.Memory] = time.Now().Add(shunFor)
 	s.n.tell("peer "+to.Agent, fmt.Sprintf("no copy of the checkpoint of step %d is on another node: agent %s at %s: %s", m.Step, to.Agent, to.Address, status.Convert(err).Message()))
@@ -155,7 +170,11 @@ func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Checkpoint
 	if err != nil {
 		return fmt.Errorf("%w: %w", memory.ErrIncomplete, err)
 	}
-	defer func() { err = errors.Join(err, slot.Close()) }()
+	defer func() {
+		if e := slot.Close(); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
 	if slot.About.Manifest.Cut.ID != h.About.Manifest.Cut.ID {
 		return memory.ErrIncomplete
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,10 @@ import (
 	"github.com/headrace/headrace/flashckpt/memory"
 	"github.com/headrace/headrace/shardsvc/cut"
 )
+
+// silentAfter is how long a Keep waits for more bytes. The sender gives up sooner (stuckAfter), unless
+// it is frozen: its machine may still answer probes.
+const silentAfter = 2 * stuckAfter
 
 // Keep implements pb.ReplicasServer.
 func (n *Node) Keep(in grpc.ClientStreamingServer[pb.KeepRequest, pb.KeepReply]) error {
@@ -29,10 +34,18 @@ func (n *Node) Keep(in grpc.ClientStreamingServer[pb.KeepRequest, pb.KeepReply])
 	if err != nil {
 		return statusOf(err)
 	}
-	if err := received(in, r); err != nil {
-		return statusOf(errors.Join(err, r.Close()))
+	silent, stop := context.WithCancel(in.Context())
+	defer stop()
+	stuck := time.AfterFunc(silentAfter, stop)
+	defer stuck.Stop()
+	ended := make(chan error, 1)
+	n.receiving.Go(func() { ended <- errors.Join(received(&alive[*pb.KeepRequest]{in, stuck}, r), r.Close()) })
+	select {
+	case err = <-ended:
+	case <-silent.Done(): // when this call has returned, Recv fails, and then the slot is free
+		return status.Errorf(codes.Aborted, "nothing came for %v", silentAfter)
 	}
-	if err := r.Close(); err != nil {
+	if err != nil {
 		return statusOf(err)
 	}
 	return in.SendAndClose(&pb.KeepReply{})

@@ -13,7 +13,6 @@ import (
 
 	"github.com/headrace/headrace/agent/replica"
 	"github.com/headrace/headrace/flashckpt/memory"
-	"github.com/headrace/headrace/internal/access"
 	"github.com/headrace/headrace/internal/link"
 )
 
@@ -40,7 +39,7 @@ func (a *app) peers(master grpc.ClientConnInterface, log *slog.Logger) (*replica
 	node, err := replica.New(replica.Config{
 		Job: a.agentJob(), Agent: c.Name, Master: master, Copies: c.Replicas, Bandwidth: c.ReplicaBandwidth, Root: memory.Root(),
 		Listener: door, Address: addr, Logger: log,
-		Server: append(access.Options(), grpc.Creds(door.Credentials()), grpc.MaxRecvMsgSize(link.MaxMessage), grpc.MaxSendMsgSize(link.MaxMessage)),
+		Server: door.ServerOptions(),
 		Dial:   func(at string) (*grpc.ClientConn, error) { return link.DialPeer(at, c.Target(), c.TLS, book) },
 	})
 	if err != nil {

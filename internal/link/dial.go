@@ -8,16 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/keepalive"
 )
-
-// MaxMessage bounds one gRPC message in either direction: a batch of grants
-// with their locators, a page of state, or a cut with its segment tables (256 MiB).
-const MaxMessage = 257 << 20
-
-// KeepaliveEvery is how often a silent connection is probed. Masters allow probes twice
-// as often, so that no client is cut off for a probe that comes early.
-const KeepaliveEvery = 10 * time.Second
 
 // Target says where a master is: at an address, or in a local state folder. The folder's
 // address file is read again at each connect, so a master that comes back on another
@@ -57,19 +48,12 @@ func Dial(t Target, tls TLS) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, opts := "passthrough:///"+t.Address, []grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveEvery, Timeout: 5 * time.Second}),
-		// A master that was killed is back in well under a second; the session's
-		// TTL is 5 s. gRPC's own backoff (1 s, growing to 2 min) would lose sessions.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: 2 * time.Second,
-		}),
-		grpc.WithUserAgent("headrace"),
-		grpc.WithNoProxy(), // a job's own network, never the way to the internet
-	}
+	// A master that was killed is back in well under a second; the session's TTL is 5 s.
+	// gRPC's own backoff (1 s, growing to 2 min) would lose sessions.
+	target, opts := "passthrough:///"+t.Address, append(dialOptions(creds), grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: 2 * time.Second,
+	}))
 	if t.Address == "" {
 		target = "passthrough:///" + DefaultMaster
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

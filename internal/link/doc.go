@@ -9,6 +9,7 @@
 //	address.go   addresses of masters, the file in a state folder that names one
 //	listen.go    listening, with errors that name the port and the flag
 //	dial.go      client connections
+//	grpc.go      what all servers and connections have in common: sizes, probes
 //	peer.go      connections from one agent to another
 //	door.go      a listener that lets in callers that have proven who they are
 //	scale.go     how large the messages are that callers send, before they are read

@@ -28,12 +28,7 @@ func DialPeer(addr string, t Target, files TLS, book *access.Book) (*grpc.Client
 	if err != nil {
 		return nil, err
 	}
-	return grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(peer{creds, t, book}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
-		grpc.WithUserAgent("headrace"),
-		grpc.WithNoProxy(),
-	)
+	return grpc.NewClient("passthrough:///"+addr, dialOptions(peer{creds, t, book})...)
 }
 
 // peer adds to what an agent asks of a master that the other end is an agent.
