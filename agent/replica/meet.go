@@ -69,7 +69,7 @@ func (n *Node) keeps() (all []*pb.Replica) {
 		return nil
 	}
 	for i := range folders {
-		held, err := folders[i].Replicas()
+		held, err := n.slots.Replicas(&folders[i])
 		if err != nil {
 			continue // it was removed
 		}

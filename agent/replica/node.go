@@ -42,6 +42,7 @@ type Node struct {
 	wake   chan struct{} // the others have changed
 
 	receiving sync.WaitGroup // one for each Keep
+	slots     memory.Seen
 
 	mu      sync.Mutex
 	agents  []*pb.Peer // all living ones, by name

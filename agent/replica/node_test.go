@@ -172,6 +172,9 @@ func TestCopiesThatAreRefusedAgainAndAgainAreLoggedOnceAndThenRarely(t *testing.
 		if got := strings.Count(log.String(), "agent other at other does not take the copies of rank 0's checkpoints in /checkpoints; they are sent again: the slot is in use"); got != 1 {
 			t.Errorf("it was logged %d times, want once:\n%s", got, log.String())
 		}
+		if got := n.slots.Reads(); got != 1 {
+			t.Errorf("a slot that did not change was read %d times in %v, want once", got, 5*refusedFor)
+		}
 	})
 }
 

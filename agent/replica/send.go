@@ -83,7 +83,7 @@ func (s *sender) round(ctx context.Context) {
 		return
 	}
 	for i := range folders {
-		held, err := folders[i].Own()
+		held, err := s.n.slots.Own(&folders[i])
 		if err != nil {
 			continue // it was removed
 		}

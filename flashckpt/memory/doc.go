@@ -8,6 +8,7 @@
 //	slot.go     one slot: its layout, opening, checking
 //	head.go     what a slot says of its sizes; the layout of an image
 //	list.go     all slots of a node
+//	seen.go     the same, for somebody who looks again and again
 //	replica.go  replicas of other nodes' slots: which one is written
 //	receive.go  a slot from another node's bytes
 //	afford.go   how much memory is free

@@ -35,6 +35,8 @@ type Checkpoint struct {
 	Bytes   int64
 	About   About
 	Written time.Time
+
+	head Head
 }
 
 // Folder holds the slots of one job's checkpoint folder.
@@ -70,12 +72,13 @@ func Folders(root, job string) ([]Folder, error) {
 
 // Own lists the complete checkpoints of this node's trainers in a folder: by rank, the
 // newest first.
-func (f *Folder) Own() ([]Checkpoint, error) { return f.held("rank-") }
+func (f *Folder) Own() ([]Checkpoint, error) { return f.held("rank-", slotAt) }
 
 // Replicas lists the complete replicas of other nodes' checkpoints, likewise.
-func (f *Folder) Replicas() ([]Checkpoint, error) { return f.held("replica-") }
+func (f *Folder) Replicas() ([]Checkpoint, error) { return f.held("replica-", slotAt) }
 
-func (f *Folder) held(kind string) ([]Checkpoint, error) {
+// held lists the slots of a kind. look reads one; nil: it holds no checkpoint.
+func (f *Folder) held(kind string, look func(path string) (*Checkpoint, error)) ([]Checkpoint, error) {
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
 		return nil, err
@@ -85,20 +88,27 @@ func (f *Folder) held(kind string) ([]Checkpoint, error) {
 		if _, ok := rankOf(e.Name(), kind); !ok {
 			continue
 		}
-		s, err := Open(filepath.Join(f.Path, e.Name()))
-		if err != nil {
+		h, err := look(filepath.Join(f.Path, e.Name()))
+		if h == nil || err != nil {
 			continue // it holds no checkpoint
 		}
-		h := Checkpoint{Slot: s.Path, Replica: kind == "replica-", Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created}
-		if err := s.Close(); err != nil {
-			return nil, err
-		}
-		all = append(all, h)
+		h.Replica = kind == "replica-"
+		all = append(all, *h)
 	}
 	slices.SortFunc(all, func(a, b Checkpoint) int {
 		return cmp.Or(cmp.Compare(a.About.Rank, b.About.Rank), cmp.Compare(b.About.Manifest.Cut.Order, a.About.Manifest.Cut.Order))
 	})
 	return all, nil
+}
+
+// slotAt reads one slot.
+func slotAt(path string) (*Checkpoint, error) {
+	s, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	h := &Checkpoint{Slot: s.Path, Bytes: s.Bytes, About: s.About, Written: s.About.Manifest.Created, head: s.head}
+	return h, s.Close()
 }
 
 // rankOf reads the name of a slot: rank-3-slot-0.
