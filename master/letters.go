@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
@@ -47,7 +49,7 @@ func (k *letters) run(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLetters)
 	defer cancel()
-	if err := k.waiting(last); err != nil && !errors.Is(err, serve.ErrStopped) {
+	if err := k.rest(last); err != nil && !errors.Is(err, serve.ErrStopped) {
 		k.warn(err)
 	}
 }
@@ -56,28 +58,45 @@ func (k *letters) warn(err error) {
 	k.log.Error("dead letters cannot be written now; they stay in the state folder", "error", err)
 }
 
-// follow writes letters as they come, until ctx ends.
+// follow writes letters as they come, until ctx ends. Each dataset has its own writer, and after
+// a failure its own pause: a broker that is away stops no other dataset's letters.
 func (k *letters) follow(ctx context.Context) {
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	busy, free := map[uint32]bool{}, make(chan uint32)
 	for {
 		more := k.srv.NewLetters()
 		wait := time.Hour
-		err := k.waiting(ctx)
+		all, err := k.srv.DeadLetters(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			k.warn(err)
-			wait = lettersAgain
+			wait, more = lettersAgain, nil
+		}
+		for i := range all {
+			d := &all[i]
+			if busy[d.ID] {
+				continue
+			}
+			busy[d.ID] = true
+			writers.Go(func() {
+				if err := k.some(ctx, d); err != nil && ctx.Err() == nil {
+					k.warn(err)
+					pause(ctx, lettersAgain)
+				}
+				select {
+				case free <- d.ID:
+				case <-ctx.Done():
+				}
+			})
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-more:
-			if wait == lettersAgain { // after a failure a new letter does not shorten the wait
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-				}
-			}
+		case id := <-free:
+			delete(busy, id) // there may be more letters of it
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -88,32 +107,42 @@ func (k *letters) follow(ctx context.Context) {
 	}
 }
 
-// waiting writes all letters that wait.
-func (k *letters) waiting(ctx context.Context) error {
+// rest writes all letters that wait, those of all datasets at the same time.
+func (k *letters) rest(ctx context.Context) error {
+	all, err := k.srv.DeadLetters(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(all))
+	var writers sync.WaitGroup
+	for i := range all {
+		writers.Go(func() { errs[i] = k.all(ctx, all[i]) })
+	}
+	writers.Wait()
+	return errors.Join(errs...)
+}
+
+// all writes d and the letters of its dataset after it.
+func (k *letters) all(ctx context.Context, d serve.DeadLetters) error {
 	for {
-		some, err := k.round(ctx)
-		if err != nil || !some {
+		if err := k.some(ctx, &d); err != nil {
 			return err
 		}
+		all, err := k.srv.DeadLetters(ctx)
+		i := slices.IndexFunc(all, func(x serve.DeadLetters) bool { return x.ID == d.ID })
+		if err != nil || i < 0 {
+			return err
+		}
+		d = all[i]
 	}
 }
 
-// round writes some letters of each dataset. any says whether it wrote some.
-func (k *letters) round(ctx context.Context) (any bool, err error) {
-	all, err := k.srv.DeadLetters(ctx)
-	if err != nil {
-		return false, err
+// some writes some letters of a dataset, and removes them from the ledger.
+func (k *letters) some(ctx context.Context, d *serve.DeadLetters) error {
+	if err := k.write(ctx, d); err != nil {
+		return fmt.Errorf("dataset %s: %w", d.Dataset, err)
 	}
-	for i := range all {
-		d := &all[i]
-		if e := k.write(ctx, d); e != nil {
-			err = errors.Join(err, fmt.Errorf("dataset %s: %w", d.Dataset, e))
-			continue
-		}
-		err = errors.Join(err, k.srv.LettersWritten(ctx, d.ID, len(d.Letters)))
-		any = true
-	}
-	return any, err
+	return k.srv.LettersWritten(ctx, d.ID, len(d.Letters))
 }
 
 func (k *letters) write(ctx context.Context, d *serve.DeadLetters) error {

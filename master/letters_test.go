@@ -6,11 +6,15 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
 )
 
 // unwritten is a shard service that has waiting dead letters of one dataset. It gives out two at a time.
@@ -69,5 +73,71 @@ func TestAMasterThatIsStoppedWritesTheDeadLettersThatWait(t *testing.T) {
 		if strings.Contains(log.String(), "they stay in the state folder") != c.logs {
 			t.Errorf("%s: the log says %q", c.what, log.String())
 		}
+	}
+}
+
+// twoWithLetters is a shard service that has waiting dead letters of two datasets.
+type twoWithLetters struct {
+	mu    sync.Mutex
+	specs [2]*dataset.Spec
+	wait  [2]int
+	none  chan struct{} // closed when all letters of the second dataset are written
+}
+
+func (u *twoWithLetters) NewLetters() <-chan struct{} { return make(chan struct{}) }
+
+func (u *twoWithLetters) DeadLetters(ctx context.Context) (all []serve.DeadLetters, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, n := range u.wait {
+		if n > 0 {
+			all = append(all, serve.DeadLetters{ID: uint32(i), Dataset: u.specs[i].Name, Spec: u.specs[i], Letters: make([]shardsvc.Letter, min(256, n))})
+		}
+	}
+	return all, ctx.Err()
+}
+
+func (u *twoWithLetters) LettersWritten(ctx context.Context, id uint32, n int) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.wait[id] -= n; id == 1 && u.wait[id] == 0 {
+		close(u.none)
+	}
+	return ctx.Err()
+}
+
+// The topic for dead letters of one dataset is away: its broker does not answer. The letters of another dataset go to
+// files all the same, while the master runs and when it ends. Letters that wait would stop that dataset.
+func TestLettersOfADatasetDoNotWaitForThoseOfAnother(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			u := &twoWithLetters{wait: [2]int{1, 2000}, none: make(chan struct{})}
+			for i, name := range []string{"away", "here"} {
+				spec, err := dataset.Parse([]byte("name: "+name+"\nfiles: {root: /data}\ndecode: lines\n"), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.specs[i] = spec
+			}
+			u.specs[0].DeadLetter = &dataset.DeadLetter{Topic: "dead"}
+			k := &letters{srv: u, state: t.TempDir(), log: slog.New(slog.DiscardHandler), open: func(ctx context.Context, _ *dataset.Spec, _ []sources.Segment) (sources.Source, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if ends {
+				stop()
+			}
+			done := make(chan struct{})
+			go func() { defer close(done); k.run(ctx) }()
+			select {
+			case <-u.none:
+			case <-time.After(time.Hour): // of the bubble's clock
+				t.Errorf("the master ends: %v. %d letters of the other dataset still wait", ends, u.wait[1])
+			}
+			stop()
+			<-done
+		})
 	}
 }
