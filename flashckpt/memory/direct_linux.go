@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"os"
 	"runtime"
 
@@ -11,7 +12,16 @@ import (
 const past = unix.O_DIRECT
 
 // room allocates a file on the disk before it is written, so that a full disk is an error now.
-func room(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
+// Any signal may end the call (fallocate(2)), such as those with which Go preempts a goroutine.
+func room(f *os.File, size int64) error {
+	for {
+		if err := fallocate(int(f.Fd()), 0, 0, size); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+var fallocate = unix.Fallocate // a test replaces it
 
 // niceness of the threads that write a checkpoint: beside a trainer that uses all cores they
 // get a small share of them.

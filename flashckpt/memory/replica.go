@@ -56,10 +56,14 @@ func (f *Folder) make(root string) error {
 		return err
 	}
 	temp := fmt.Sprintf("%s.%d.tmp", about, time.Now().UnixNano())
-	if err := os.WriteFile(temp, text, 0o600); err != nil {
-		return err
+	err = os.WriteFile(temp, text, 0o600)
+	if err == nil {
+		err = os.Rename(temp, about)
 	}
-	return os.Rename(temp, about)
+	if err != nil { // on a full tmpfs each try would leave a file
+		return errors.Join(err, os.Remove(temp))
+	}
+	return nil
 }
 
 // own makes a folder that only this user can use, or checks that it is one.

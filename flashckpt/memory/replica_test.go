@@ -303,6 +303,45 @@ func TestAReplicaThatCannotBeReadNowStays(t *testing.T) {
 	}
 }
 
+// The memory of the node is full, and a sender tries again and again.
+func TestAFolderThatFindsNoRoomLeavesNoFiles(t *testing.T) {
+	root := newRoot(t)
+	if err := Prepare(root); err != nil {
+		t.Fatal(err)
+	}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: was.Max}); err != nil { // a file can be made, and no byte written
+		t.Fatal(err)
+	}
+	f := job
+	made := f.make(root)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(f.in(root))
+	if err != nil || len(left) != 0 || !errors.Is(made, syscall.EFBIG) {
+		t.Errorf("the folder: %v; %d files are left: %v (%v)", made, len(left), left, err)
+	}
+}
+
+func TestRoomIsTakenAlsoIfASignalComes(t *testing.T) {
+	real := fallocate
+	defer func() { fallocate = real }()
+	signals := 3
+	fallocate = func(fd int, mode uint32, at, size int64) error {
+		if signals--; signals >= 0 {
+			return syscall.EINTR
+		}
+		return real(fd, mode, at, size)
+	}
+	if err := keep(t, newRoot(t), 1, same); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAFolderOfAnotherUserIsNotUsed(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Chmod(root, 0o777); err != nil {
