@@ -199,7 +199,7 @@ func (t *trainer) depart(bye bool) {
 				t.afterThoseBefore()
 			}
 		}
-		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail, Crash: crash})
+		t.srv.cfg.Desk.Do(&hold.Gone{Worker: number, Reason: r, Ended: ended, Detail: detail, Crash: crash, Unseen: t.proc == nil})
 	}
 	if bye {
 		gone(pb.Leave_CLOSED, false, "said goodbye")

@@ -70,6 +70,7 @@ type worker struct {
 	streams  []*stream
 	resumed  []ResumeReply
 	leave    *pb.Leave
+	unseen   bool      // see Gone
 	hand     *pb.Crash // the rows that it had in hand when they were given back before its end was known
 	status   *pb.WorkerStatus
 	calls    []call // unanswered, in order

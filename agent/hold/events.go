@@ -155,6 +155,8 @@ type Gone struct {
 	Ended  bool // its process is known to be gone
 	Detail string
 	Crash  bool // a signal that a crash raises has ended it
+	// Unseen: nobody can see its process, so nobody will say later that it has ended.
+	Unseen bool
 }
 
 // Call: a trainer asks something about cuts (docs/CUTS.md). Ids grow per worker.

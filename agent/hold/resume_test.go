@@ -3,6 +3,7 @@ package hold_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -57,4 +58,34 @@ func TestClaimsThatMakeNoSenseLeaveNothingBehind(t *testing.T) {
 func body(dump string) string {
 	_, rest, _ := strings.Cut(dump, "\n")
 	return rest
+}
+
+// Trainers in another container of the pod cannot be seen by the agent, so it never learns that their processes have
+// ended. They come and go for months, and each Step walks all workers. One whose process is seen is kept until its end
+// is known, because the master waits for it.
+func TestATrainerWhoseProcessNobodySeesIsForgottenWhenItHasLeft(t *testing.T) {
+	for _, unseen := range []bool{true, false} {
+		c := hold.New(hold.Config{Hello: &pb.Hello{Agent: "a"}, Prefetch: time.Second})
+		var fx hold.Effects
+		now := hold.Time(1)
+		forgotten := 0
+		step := func(ev hold.Event) {
+			now += hold.Time(time.Millisecond)
+			fx.Reset()
+			c.Step(now, ev, &fx)
+			forgotten += len(fx.Forgotten)
+		}
+		master := func(m *pb.MasterMessage) { m.Echo = int64(now); step(&hold.Received{Message: m}) }
+		step(&hold.Connected{})
+		master(&pb.MasterMessage{Hello: &pb.HelloReply{Protocol: 1, Job: "j", Model: "replicated", SessionTtlMs: 5000}})
+		for n := uint32(1); n <= 3; n++ {
+			step(&hold.Join{Join: &pb.Join{Worker: n, Rank: 0, Incarnation: uint64(n), WorldSize: 1}})
+			master(&pb.MasterMessage{Joins: []*pb.JoinReply{{Worker: n, Generation: n, Epoch: 1}}})
+			step(&hold.Gone{Worker: n, Reason: pb.Leave_LOST, Unseen: unseen})
+			master(&pb.MasterMessage{})
+		}
+		if want := map[bool]int{true: 3, false: 0}[unseen]; forgotten != want {
+			t.Errorf("nobody sees their processes: %v. %d of 3 trainers that have left were forgotten, want %d", unseen, forgotten, want)
+		}
+	}
 }

@@ -229,7 +229,7 @@ func (c *Core) onGone(ev *Gone) {
 			leave.Crash = w.hand
 		}
 	}
-	w.state, w.leave = gone, leave
+	w.state, w.leave, w.unseen = gone, leave, ev.Unseen
 	w.calls = nil // nobody is there to be answered
 	c.unsure = append(c.unsure, unsure{at: c.unsureAt(), leave: leave})
 	for _, s := range slices.Clone(w.streams) {
@@ -285,7 +285,7 @@ func (c *Core) claims(w *worker) bool {
 // forget drops a worker that has left once nothing of it is open.
 func (c *Core) forget(number uint32) {
 	w := c.byNumber[number]
-	if w == nil || w.state != gone || c.claims(w) || (w.leave.Reason == pb.Leave_LOST && !w.leave.Ended) {
+	if w == nil || w.state != gone || c.claims(w) || (w.leave.Reason == pb.Leave_LOST && !w.leave.Ended && !w.unseen) {
 		return // the agent may still find out that this process has ended
 	}
 	delete(c.byNumber, number)
