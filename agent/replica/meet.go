@@ -52,6 +52,9 @@ func (n *Node) meetOnce(ctx context.Context, master pb.PeersClient) error {
 		default:
 		}
 	}
+	if r.Settled { // before that, a master that has just started does not know all of them
+		n.closeLeft()
+	}
 	if r.Settled && !n.settled {
 		n.settled = true
 		close(n.met)

@@ -120,6 +120,21 @@ func (n *Node) client(p *pb.Peer) (pb.ReplicasClient, error) {
 	return pb.NewReplicasClient(c), nil
 }
 
+// closeLeft closes the connections to agents that are not there any more: pods come and go with new
+// addresses. The caller has locked n.mu.
+func (n *Node) closeLeft() {
+	there := map[string]bool{n.self.Address: true}
+	for _, p := range n.agents {
+		there[p.Address] = true
+	}
+	for at, c := range n.conns {
+		if !there[at] {
+			_ = c.Close()
+			delete(n.conns, at)
+		}
+	}
+}
+
 // tellAgain is how often the same text about a subject is logged.
 const tellAgain = 10 * time.Minute
 

@@ -21,6 +21,7 @@ import (
 	"github.com/minio/crc64nvme"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -139,6 +140,53 @@ func TestAFrozenSenderDoesNotLockAReplicaForEver(t *testing.T) {
 			t.Errorf("the frozen sender was told: %v", err)
 		}
 	})
+}
+
+// naming is a master that knows these agents.
+type naming struct {
+	pb.UnimplementedPeersServer
+	reply pb.MeetReply
+}
+
+func (m *naming) Meet(context.Context, *pb.MeetRequest) (*pb.MeetReply, error) { return &m.reply, nil }
+
+func TestConnectionsToAgentsThatHaveLeftAreClosed(t *testing.T) {
+	w := wire{"master": bufconn.Listen(1 << 20)}
+	var master naming
+	gs := grpc.NewServer()
+	pb.RegisterPeersServer(gs, &master)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	l := w["master"]
+	wg.Go(func() { _ = gs.Serve(l) })
+	defer gs.Stop()
+	n := node(t, w, "us", io.Discard)
+	peer := func(name string) *pb.Peer { return &pb.Peer{Agent: name, Address: name, Memory: uint64(name[0])} }
+	meet := func(settled bool, agents ...*pb.Peer) {
+		t.Helper()
+		master.reply.Job, master.reply.Version, master.reply.Settled, master.reply.Agents = "job", master.reply.Version+1, settled, agents
+		if err := n.meetOnce(t.Context(), pb.NewPeersClient(n.cfg.Master)); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range append(agents, n.self) {
+			if _, err := n.client(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	meet(true, n.self, peer("a"), peer("b"))
+	was := n.conns["a"]
+	meet(false, n.self) // a master that has just started
+	if len(n.conns) != 3 {
+		t.Errorf("there are %d connections, want 3: the master does not know all agents yet", len(n.conns))
+	}
+	meet(true, n.self, peer("b"), peer("c"))
+	if len(n.conns) != 3 || n.conns["a"] != nil || was.GetState() != connectivity.Shutdown {
+		t.Errorf("there are %d connections, want those to us, b and c; that to a is %v", len(n.conns), was.GetState())
+	}
+	for _, c := range n.conns {
+		_ = c.Close()
+	}
 }
 
 // refusing is an agent whose slots are always in use.
