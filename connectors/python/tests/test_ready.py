@@ -102,7 +102,7 @@ def test_an_agent_that_drops_a_connection_without_a_reason_is_named_in_the_end(
         data = agent.streams[1].data
         assert data is not None
         data.shutdown(2)
-        with pytest.raises(headrace.AgentUnavailable, match="closed a stream's data connection"):
+        with pytest.raises(headrace.AgentUnavailable, match="closed the data connection of a stream"):
             while not stream.ready(0.01):
                 pass
 

@@ -71,6 +71,27 @@ func TestA404OfAProxySaysNothingAboutTheObject(t *testing.T) {
 	}
 }
 
+// Of two writers of a checkpoint, one asks for a file while the other one puts it.
+func TestAnObjectThatIsPutWhileItIsAskedForIsThere(t *testing.T) {
+	missed := map[string]bool{}
+	b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead && !missed[r.URL.Path] {
+			missed[r.URL.Path] = true
+			refuse(w, r, http.StatusNotFound, "")
+			return
+		}
+		w.Header().Set("ETag", `"tag"`)
+		w.Header().Set("Last-Modified", "Sun, 29 Nov 2026 12:00:00 GMT")
+		fmt.Fprint(w, "four")
+	})
+	if o, err := b.Head(t.Context(), "file"); err != nil || o.Size != 4 {
+		t.Errorf("Head: %+v, %v", o, err)
+	}
+	if size, _, err := b.Sum(t.Context(), "other"); err != nil || size != 4 {
+		t.Errorf("Sum: %d, %v", size, err)
+	}
+}
+
 // S3 answers a conditional put with 409 ConditionalRequestConflict while another one of the key is under
 // way: https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html (If-None-Match).
 func TestAConditionalPutThatMeetsAnotherIsTriedAgain(t *testing.T) {

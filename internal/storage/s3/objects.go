@@ -17,9 +17,9 @@ import (
 
 // Head asks for an object's size, ETag and time.
 func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
-	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{})
+	info, err := b.stat(ctx, key, minio.StatObjectOptions{})
 	if err != nil {
-		return storage.Object{}, b.failed(ctx, key, b.whatIsMissing(ctx, key, err))
+		return storage.Object{}, err
 	}
 	return storage.Object{Key: key, Size: info.Size, Tag: strings.Trim(info.ETag, `"`), Modified: info.LastModified}, nil
 }
@@ -27,9 +27,9 @@ func (b *Bucket) Head(ctx context.Context, key string) (storage.Object, error) {
 // Sum asks for an object's size, and for its CRC-64/NVME as the service has verified it. crc is
 // nil if the service has none of the whole object.
 func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, err error) {
-	info, err := b.client.StatObject(ctx, b.bucket, b.full(key), minio.StatObjectOptions{Checksum: true})
+	info, err := b.stat(ctx, key, minio.StatObjectOptions{Checksum: true})
 	if err != nil {
-		return 0, nil, b.failed(ctx, key, b.whatIsMissing(ctx, key, err))
+		return 0, nil, err
 	}
 	raw, err := base64.StdEncoding.DecodeString(info.ChecksumCRC64NVME)
 	if err == nil && len(raw) == 8 { // else it is missing, or that of parts
@@ -37,6 +37,23 @@ func (b *Bucket) Sum(ctx context.Context, key string) (size int64, crc *uint64, 
 	}
 	return info.Size, crc, nil
 }
+
+// stat sends a HEAD. If somebody puts the object after the HEAD has missed it, it sends another one.
+func (b *Bucket) stat(ctx context.Context, key string, opts minio.StatObjectOptions) (minio.ObjectInfo, error) {
+	for try := 1; ; try++ {
+		info, err := b.client.StatObject(ctx, b.bucket, b.full(key), opts)
+		if err == nil {
+			return info, nil
+		}
+		if err = b.whatIsMissing(ctx, key, err); errors.Is(err, errAppeared) && try < 3 {
+			continue
+		}
+		return minio.ObjectInfo{}, b.failed(ctx, key, err)
+	}
+}
+
+// errAppeared is busy for those who do not try again.
+var errAppeared = minio.ErrorResponse{StatusCode: http.StatusServiceUnavailable, Code: "SlowDown", Message: "the object is missing for one request, and there for the next"}
 
 // whatIsMissing takes the error of a HEAD. The answer to a HEAD has no body: after a 404, only a
 // GET says whether the object is missing, or the bucket, or whether a proxy answers. An object
@@ -55,7 +72,7 @@ func (b *Bucket) whatIsMissing(ctx context.Context, key string, err error) error
 		_ = body.Close()
 	}
 	if asked == nil || minio.ToErrorResponse(asked).StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return minio.ErrorResponse{StatusCode: http.StatusServiceUnavailable, Code: "SlowDown", Message: "the object is missing for one request, and there for the next"}
+		return errAppeared
 	}
 	return asked
 }
