@@ -207,8 +207,8 @@ func TestTheNextMasterTellsTheBrokerOfARewind(t *testing.T) {
 	tell(next, 1001, 1001)
 }
 
-// What a broker has of a dataset that was applied to an empty state folder may be that of the folder that was
-// lost. It stays until the trainers have restored their checkpoint.
+// A state folder was lost, and its dataset is applied again. The broker still has the marks of the lost folder.
+// They stay until the trainers have restored their checkpoint.
 func TestABrokerIsNotToldToGoBackByAMasterWithoutHistory(t *testing.T) {
 	ledger, broker := &progress{group: "g", marks: []sources.Mark{{Partition: "a"}}, empty: true}, &growing{has: 500}
 	c := &commits{srv: ledger, log: slog.New(slog.DiscardHandler), every: commitEvery, said: map[said]told{},

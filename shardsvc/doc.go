@@ -55,7 +55,7 @@
 //	ledger.go        the ledger, and its questions to the rooms above
 //	dataset.go       datasets, their partitions and segments
 //	dataset_state.go the states of a dataset
-//	leftover.go      removed datasets of which something is left at their source
+//	leftover.go      removed datasets whose source still has something of them
 //	landing.go       transactions that were pushed: their segments and their ids in one Step
 //	trim.go          segments whose records are deleted leave the table
 //	partition.go     the passes of a partition, and their folding

@@ -185,8 +185,8 @@ func (lg *ledger) heldOver(a *speaker, w *holder, h *Held) {
 
 // overlapsLease says whether a part of [start, end) is leased.
 func (lg *ledger) overlapsLease(ps *pass, start, end int64) bool {
-	// What is planned and not leased is pending, in one piece after a restart. So the leases,
-	// which may be many, are seldom looked at.
+	// A range that is pending is not leased. After a restart everything that is planned and
+	// not settled is pending, so this answers for nearly all leases. There may be many of them.
 	planned := min(end, ps.frontier)
 	if i, j := ps.pending.Overlap(start, planned); start >= planned || i+1 == j && ps.pending[i].Start <= start && planned <= ps.pending[i].End {
 		return false

@@ -9,7 +9,7 @@ import (
 // and that stays, a new dataset of the same name would find it. So the core keeps a Leftover
 // from the Step that removes the dataset until the source is released.
 
-// Leftover is a removed dataset of which something is left at its source.
+// Leftover is a removed dataset whose source still has something of it.
 type Leftover struct {
 	ID   DatasetID
 	Name string
@@ -46,5 +46,5 @@ func (lg *ledger) loadLeftovers(all []stored[leftoverValue]) error {
 	return nil
 }
 
-// Leftovers returns the removed datasets of which something is left at their source.
+// Leftovers returns the removed datasets whose sources still have something of them.
 func (lg *ledger) Leftovers() []Leftover { return slices.Clone(lg.leftovers) }

@@ -4,8 +4,8 @@ import "math"
 
 // Leveling spreads the rows that a dataset has left evenly over some holders, for a round
 // that will be closed short (docs/ROUNDS.md). Holders with more than their part are asked
-// for the tails of their leases, as in a steal. What they give up goes to the holder
-// with the fewest units. Example: one of four holders has [0, 60) and has delivered nothing
+// for the tails of their leases, as in a steal. The holder with the fewest units gets these
+// tails. Example: one of four holders has [0, 60) and has delivered nothing
 // of it. It keeps [0, 15), and the others get 15 units each.
 
 // level begins leveling. Until the given time, grants of the dataset go to the poorest holder

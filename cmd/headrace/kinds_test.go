@@ -62,7 +62,8 @@ func TestErrorsAboutAnEndNameWhatTheUserWrote(t *testing.T) {
 	}
 }
 
-// What a kind declares of its fields is so: the master and errors about specs rely on it.
+// The master and the errors about specs rely on what a kind declares about its fields. So the
+// declarations are compared with the fields.
 func TestWhatAKindDeclaresOfItsFieldsIsTrue(t *testing.T) {
 	for _, k := range dataset.Kinds() {
 		part := k.New()

@@ -223,8 +223,9 @@ func (s *scale) begins(id uint32) error {
 	return nil
 }
 
-// data handles bytes of a stream up to the head of a message that needs room. Then it returns
-// the stream, and the bytes that are to be handled once the message has room.
+// data handles the bytes of a stream. If a message is so large that it must wait for room, data
+// stops before it. It returns the stream and the bytes that it has not handled, and the caller
+// handles them when there is room.
 func (s *scale) data(id uint32, b []byte, last bool) (large *weighed, rest []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

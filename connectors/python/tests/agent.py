@@ -115,7 +115,7 @@ class Agent:
         self.epoch = 1
         self.hellos: list[dict[str, Any]] = []
         self.heard: list[tuple[int, int, dict[str, Any]]] = []  # type, stream, payload
-        #: The names block of a frame, of which so many were sent over its connection before.
+        #: Returns the names block of a frame. The argument counts the frames that its connection has carried before.
         self.names: Callable[[int], dict[str, Any] | None] = lambda before: None if before else NAMES
         self.credits: list[int] = []
         self.ready = 0  # the round that READY named last

@@ -71,7 +71,7 @@ func TestAWebIdentityIsEnough(t *testing.T) {
 	}
 }
 
-// renewed is a provider of a role. Its credentials are to be renewed at once.
+// renewed provides the credentials of a role. They are so old that the next call renews them.
 type renewed struct {
 	value credentials.Value
 	err   error
