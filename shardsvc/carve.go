@@ -105,7 +105,9 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 	}
 	for i := 0; i < len(p.passes); i++ {
 		ps := p.passes[i]
-		lg.dropOld(ps)
+		if p.dropsOld() {
+			lg.dropOld(ps)
+		}
 		for len(ps.pending) > 0 {
 			first := ps.pending[0]
 			end := lg.clip(ps, first.Start, first.End, size)
@@ -142,8 +144,7 @@ func (lg *ledger) carveFrom(p *partition, w *holder, size, most int64) *lease {
 		start := ps.frontier
 		end := lg.clip(ps, start, p.LineEnd(), size)
 		end = ps.reachOut(start, start+min(end-start, most), size)
-		lg.advance(ps, end)
-		if ps.Units(start, end) == 0 {
+		if lg.advance(ps, end) == 0 {
 			lg.hole(ps, start, end)
 			continue
 		}
@@ -192,12 +193,14 @@ func (lg *ledger) recall(ps *pass, start int64) {
 	}
 }
 
-// advance moves the frontier to pos, if it lies below.
-func (lg *ledger) advance(ps *pass, pos int64) {
+// advance moves the frontier to pos, if it lies below, and returns the units that it passes.
+func (lg *ledger) advance(ps *pass, pos int64) (units int64) {
 	if pos > ps.frontier {
-		ps.p.ds.planned += ps.Units(ps.frontier, pos)
+		units = ps.Units(ps.frontier, pos)
+		ps.p.ds.planned += units
 		ps.frontier = pos
 	}
+	return units
 }
 
 // clip says where a lease of about size units from start ends: at a border of segments or

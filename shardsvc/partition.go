@@ -153,7 +153,12 @@ func (p *partition) hasWork() bool {
 // pending, leased or settled ranges, or of segments.
 func (lg *ledger) changed(p *partition) {
 	d := p.ds
-	lg.foldPasses(p)
+	if len(p.passes) > 0 && p.passes[0].over() { // seldom
+		lg.foldPasses(p)
+	}
+	if lg.neverBack() {
+		lg.pruneSettled(p)
+	}
 	end := p.LineEnd()
 	drained := p.Complete && (end == 0 || p.begun() >= uint32(d.opt.Passes))
 	settled := drained
@@ -213,17 +218,16 @@ func (lg *ledger) foldPasses(p *partition) {
 		lg.dirtyPartition(p)
 		lg.report(Report{Kind: ReportPassDone, Dataset: p.ds.id, Partition: p.no, Pass: ps.n})
 	}
-	lg.pruneSettled(p)
 }
 
 // neverBack says that no cut can be asked for, so settled records stay settled for ever.
 func (lg *ledger) neverBack() bool { return lg.cfg.Model == "" }
 
 // pruneSettled drops segments that the last pass has settled wholly, once discovery does
-// not need them any more (Segments).
+// not need them any more (Segments). Nothing of them may come back (neverBack).
 func (lg *ledger) pruneSettled(p *partition) {
 	const worthIt = 64
-	if !lg.neverBack() || !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
+	if !p.Complete || p.ds.opt.Shuffle || len(p.Segs) < 2 || p.begun() < uint32(p.ds.opt.Passes) || len(p.passes) > 1 {
 		return
 	}
 	low := p.Total
