@@ -366,14 +366,10 @@ func (lg *ledger) removePartition(p *partition) {
 	if p.counts1() {
 		d.total -= p.Total
 	}
-	for _, n := range []struct {
-		is   bool
-		kept *int
-	}{{p.Complete, &d.incomplete}, {p.drained, &d.undrained}, {p.settled, &d.unsettled}} {
-		if !n.is {
-			*n.kept--
-		}
+	if !p.Complete {
+		d.incomplete--
 	}
+	d.count(p, -1)
 	p.gone = true
 	d.parts = slices.DeleteFunc(d.parts, func(x *partition) bool { return x == p })
 	delete(d.byIdentity, p.identity)

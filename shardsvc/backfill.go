@@ -12,7 +12,7 @@ func (d *dataset) backfillOut() bool {
 	some := false
 	for _, p := range d.parts {
 		if p.in == fromBackfill {
-			if some = true; !p.drained {
+			if some = true; !p.left.drained() {
 				return false
 			}
 		}

@@ -100,7 +100,7 @@ func (gr *group) start() (waits bool) {
 // flush encodes the agents that have changed.
 func (gr *group) flush(fx *Effects) {
 	for _, a := range gr.dirtyAgents {
-		if a.dirty = false; !a.gone {
+		if a.dirty = false; a.life != agentGone {
 			v := agentValue{a.incarnation, gr.term, a.superseded}
 			fx.put(Set, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, v.append)
 		}

@@ -61,10 +61,10 @@ func (lg *ledger) checkDataset(d *dataset) error {
 		if !p.Complete {
 			incomplete++
 		}
-		if !p.drained {
+		if !p.left.drained() {
 			undrained++
 		}
-		if !p.settled {
+		if !p.left.settled() {
 			unsettled++
 		}
 		for _, n := range p.units {
@@ -90,8 +90,8 @@ func (lg *ledger) checkDataset(d *dataset) error {
 		if p.hasWork() && p.virtual == 0 && !p.queued && p.holder == nil {
 			return fmt.Errorf("partition %d has work and is not in the ready queue", p.no)
 		}
-		if p.settled && (!p.drained || p.hasWork()) {
-			return fmt.Errorf("partition %d is settled but not drained", p.no)
+		if p.left.drained() && p.hasWork() {
+			return fmt.Errorf("partition %d is drained and has work", p.no)
 		}
 	}
 	got := [...]int64{total, planned, pending, int64(incomplete), int64(undrained), int64(unsettled), int64(leases)}

@@ -125,7 +125,7 @@ func (lg *ledger) info(d *dataset) DatasetInfo {
 		if c.Listed > c.Settled && t.Newest != 0 && (i.Reached == 0 || t.Newest < i.Reached) {
 			i.Reached = t.Newest
 		}
-		if !p.settled {
+		if !p.left.settled() {
 			i.Pass = min(i.Pass, p.oldest())
 		}
 	}

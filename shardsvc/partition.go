@@ -16,13 +16,12 @@ type partition struct {
 	holder    *holder // strict: the process that has its leases
 	young     *cutoff // its records before this are too old (old.go); nil: not known in this term
 	no        PartitionNo
-	virtual   uint32 // the virtual rank that it belongs to, from 1; 0: none
-	in        input  // the input of the dataset that it belongs to
-	queued    bool   // in ds.ready
-	asked     bool   // ReportNeedSegments was sent for this listing
-	drained   bool   // all passes are planned, nothing is pending
-	settled   bool   // ... and nothing is leased
-	gone      bool   // another partition has its identity now
+	virtual   uint32    // the virtual rank that it belongs to, from 1; 0: none
+	in        input     // the input of the dataset that it belongs to
+	queued    bool      // in ds.ready
+	asked     bool      // ReportNeedSegments was sent for this listing
+	left      remaining // what is left to do in it
+	gone      bool      // another partition has its identity now
 	dirty     bool
 	estimated bool
 	folded    uint32 // passes [0, folded) are settled and forgotten
@@ -41,6 +40,18 @@ type partition struct {
 	holderHas int     // leases
 	ended     *holder // of a virtual rank: the process that was told END
 }
+
+// remaining is what is left to do in a partition. A later state contains the earlier ones.
+type remaining uint8
+
+const (
+	leftToPlan   remaining = iota // something is pending, or not planned yet
+	leftToSettle                  // all passes are planned and nothing is pending: the partition is drained
+	leftNothing                   // all is settled
+)
+
+func (r remaining) drained() bool { return r >= leftToSettle }
+func (r remaining) settled() bool { return r >= leftNothing }
 
 // label is what people call p.
 func (p *partition) label() string {
@@ -160,45 +171,44 @@ func (lg *ledger) changed(p *partition) {
 		lg.pruneSettled(p)
 	}
 	end := p.LineEnd()
-	drained := p.Complete && (end == 0 || p.begun() >= uint32(d.opt.Passes))
-	settled := drained
-	if drained {
+	now := leftToPlan
+	if p.Complete && (end == 0 || p.begun() >= uint32(d.opt.Passes)) {
+		now = leftNothing
 		for _, ps := range p.passes {
 			if len(ps.pending) > 0 || ps.frontier != end {
-				drained, settled = false, false
+				now = leftToPlan
 				break
 			}
 			if ps.leases != nil {
-				settled = false
+				now = leftToSettle
 			}
 		}
 	}
-	if drained != p.drained {
-		d.undrained += sign(p.drained)
-		p.drained = drained
-		lg.kick(d)
-	}
-	if settled != p.settled {
-		d.unsettled += sign(p.settled)
-		p.settled = settled
+	if now != p.left {
+		d.count(p, -1)
+		p.left = now
+		d.count(p, 1)
 		lg.kick(d)
 	}
 	if p.virtual > 0 {
 		lg.kick(d)
 		return
 	}
-	if !p.queued && (!d.opt.Strict || p.holder == nil) && !drained && p.hasWork() {
+	if !p.queued && (!d.opt.Strict || p.holder == nil) && !now.drained() && p.hasWork() {
 		p.queued = true
 		d.ready[p.in].Push(p)
 		lg.kick(d)
 	}
 }
 
-func sign(was bool) int {
-	if was {
-		return 1
+// count adds n to the partitions of d that are as p is.
+func (d *dataset) count(p *partition, n int) {
+	if !p.left.drained() {
+		d.undrained += n
 	}
-	return -1
+	if !p.left.settled() {
+		d.unsettled += n
+	}
 }
 
 // foldPasses forgets finished passes and keeps only how many there were and their units.

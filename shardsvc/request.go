@@ -259,7 +259,7 @@ func (lg *ledger) allOut(id DatasetID, virtual uint32) bool {
 	}
 	if virtual > 0 {
 		p := d.virtualRank(virtual)
-		return p != nil && p.drained
+		return p != nil && p.left.drained()
 	}
 	return d.undrained == 0
 }

@@ -14,14 +14,22 @@ type agent struct {
 	superseded  []uint64
 	lastHeard   Time
 	clock       nodeClock
-	helloed     bool // in this term
-	expired     bool // its session has ended, and it was not heard since
+	life        agentLife
 	known       bool // since before this term
-	gone        bool
 	workers     []*worker
 	byNumber    map[uint32]*worker // of this incarnation
 	dirty       bool
 }
+
+// agentLife is where an agent stands in this term.
+type agentLife uint8
+
+const (
+	agentAwaited agentLife = iota // stored by an earlier term, and not heard in this one
+	agentHere                     // it said hello, and its session has not expired
+	agentExpired                  // it was not heard for a TTL, and its processes are not all given up
+	agentGone                     // it is not known any more
+)
 
 // heard says that a's session lives.
 func (gr *group) heard(a *agent, m *Message) {
@@ -88,7 +96,7 @@ func (gr *group) hello(m *Message) bool {
 		}
 	}
 	a.session = m.Session
-	a.helloed, a.expired = true, false
+	a.life = agentHere
 	if a.clock.name != h.Clock {
 		a.clock = nodeClock{name: h.Clock}
 	}
@@ -149,11 +157,11 @@ func (gr *group) confirmRejoined() {
 
 // sessionDue ends an agent that was not heard for a TTL.
 func (gr *group) sessionDue(a *agent) {
-	if a.gone {
+	if a.life == agentGone {
 		return
 	}
 	at := a.lastHeard + gr.cfg.SessionTTL
-	if gr.recovering && !a.helloed {
+	if gr.recovering && a.life == agentAwaited {
 		at = a.lastHeard + gr.cfg.LostAfter // nobody else knows what it holds
 	}
 	if gr.now < at {
@@ -167,10 +175,10 @@ func (gr *group) sessionDue(a *agent) {
 // longer: they have ended themselves by now, but steps that the master has not heard of may
 // lie on their node.
 func (gr *group) expire(a *agent) {
-	if !a.expired {
+	if a.life != agentExpired {
 		gr.ledger.report(Report{Kind: ReportExpired, Agent: a.name})
 	}
-	a.expired = true
+	a.life = agentExpired
 	gr.closeSession(a, CloseExpired, "the session expired: nothing was heard for its TTL")
 	for _, w := range slices.Clone(a.workers) {
 		if w.gone() { // it went with its generation
@@ -189,7 +197,7 @@ func (gr *group) expire(a *agent) {
 		gr.timers.push(timer{at: gr.now + gr.cfg.SessionTTL, kind: timerSession, of: a})
 		return
 	}
-	a.gone = true
+	a.life = agentGone
 	delete(gr.byName, a.name)
 	gr.agents = slices.DeleteFunc(gr.agents, func(x *agent) bool { return x == a })
 	gr.fx.put(Delete, func(b []byte) []byte { return append(append(b, keyAgent), a.name...) }, nil)
@@ -202,7 +210,7 @@ func (gr *group) checkRecovery() {
 		return
 	}
 	for _, a := range gr.agents {
-		if !a.helloed {
+		if a.life == agentAwaited {
 			return
 		}
 	}
@@ -221,7 +229,7 @@ func (gr *group) recoveryDue() {
 		return
 	}
 	for _, a := range slices.Clone(gr.agents) {
-		if !a.helloed {
+		if a.life == agentAwaited {
 			gr.expire(a)
 		}
 	}

@@ -76,7 +76,7 @@ func (lg *ledger) standing(d *dataset, r *request) standing {
 		return standing{noVirtualRank, fmt.Sprintf("dataset %s is bit_exact: a stream reads one of its %d virtual ranks, and says which", d.name, n)}
 	}
 	p := d.virtualRank(r.virtual)
-	return lg.standingAt(d, p != nil && p.settled, p != nil && p.drained)
+	return lg.standingAt(d, p != nil && p.left.settled(), p != nil && p.left.drained())
 }
 
 // standingAt returns how a request stands that its process does not keep back, when what it
