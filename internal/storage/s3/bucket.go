@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/internal/storage"
@@ -19,6 +20,7 @@ import (
 // Bucket is a prefix of a bucket.
 type Bucket struct {
 	client         *minio.Client
+	creds          *credentials.Credentials
 	transport      *http.Transport
 	bucket, prefix string
 	host, region   string

@@ -107,7 +107,7 @@ func Open(c Config, text string) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("S3 at %s: %w", at.Host, err)
 	}
-	return &Bucket{client: client, transport: transport, bucket: bucket, prefix: prefix, host: at.Host, region: c.region()}, nil
+	return &Bucket{client: client, creds: creds, transport: transport, bucket: bucket, prefix: prefix, host: at.Host, region: c.region()}, nil
 }
 
 func firstSet(names ...string) string {

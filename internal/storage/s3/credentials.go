@@ -74,6 +74,16 @@ type chain struct {
 
 const renewAgain = 10 * time.Second
 
+// renew is called when the service takes the credentials for expired, for example because its
+// clock is ahead. The next request looks for new ones. It says whether a role gives them: a
+// role has new ones without anybody's help. Those of a file or of the environment are only
+// looked at again.
+func (b *Bucket) renew() (role bool) {
+	v, err := b.creds.GetWithContext(nil)
+	b.creds.Expire()
+	return err != nil || !v.Expiration.IsZero()
+}
+
 type link struct {
 	name string
 	credentials.Provider

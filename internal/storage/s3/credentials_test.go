@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/headrace/headrace/internal/storage"
@@ -71,11 +72,13 @@ func TestAWebIdentityIsEnough(t *testing.T) {
 	}
 }
 
-// renewed provides the credentials of a role. They are so old that the next call renews them.
+// renewed provides the credentials of a role. They are so old that the next call renews them, unless
+// they hold.
 type renewed struct {
 	value credentials.Value
 	err   error
 	asked int
+	holds bool
 }
 
 func (r *renewed) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
@@ -83,7 +86,7 @@ func (r *renewed) RetrieveWithCredContext(*credentials.CredContext) (credentials
 	return r.value, r.err
 }
 func (r *renewed) Retrieve() (credentials.Value, error) { return r.RetrieveWithCredContext(nil) }
-func (r *renewed) IsExpired() bool                      { return true }
+func (r *renewed) IsExpired() bool                      { return !r.holds }
 
 // A renewal of a role's credentials fails. The old ones are used until their time is over. Then it is
 // an error that may go away by itself. A caller that is told of a permanent one stops its dataset.
@@ -123,6 +126,37 @@ func TestARenewalOfCredentialsThatFailsIsNoPermanentError(t *testing.T) {
 			t.Error(v, err)
 		}
 	})
+}
+
+// The service takes a role's credentials for expired while they still hold here: its clock is ahead.
+// New ones are asked for, and callers try again. Those of a file are read again, too, because
+// somebody may have logged in since; but the error is a permanent one.
+func TestCredentialsThatTheServiceTakesForExpiredAreLookedForAgain(t *testing.T) {
+	bare(t)
+	b := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Authorization"), "Credential=old/") {
+			refuse(w, r, http.StatusBadRequest, "ExpiredToken")
+			return
+		}
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		fmt.Fprint(w, "bytes")
+	})
+	for _, ends := range []time.Time{time.Now().Add(time.Hour), {}} {
+		given := &renewed{holds: true, value: credentials.Value{AccessKeyID: "old", SecretAccessKey: "s", SessionToken: "t", Expiration: ends}}
+		c := credentials.New(&chain{links: []link{{"the role", given}}})
+		client, err := minio.New(b.host, &minio.Options{Creds: c, Region: "r", BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.client, b.creds = client, c
+		if _, err := b.Get(t.Context(), "x", 0, -1); err == nil || errors.Is(err, storage.ErrPassing) != !ends.IsZero() || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("credentials that end at %v: the error is %v", ends, err)
+		}
+		given.value.AccessKeyID = "new"
+		if got, err := b.Get(t.Context(), "x", 0, -1); err != nil || string(got) != "bytes" {
+			t.Errorf("credentials that end at %v: new ones were not looked for: %q, %v", ends, got, err)
+		}
+	}
 }
 
 func TestAnInstancesRoleIsEnough(t *testing.T) {

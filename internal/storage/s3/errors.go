@@ -51,6 +51,9 @@ func (b *Bucket) failed(ctx context.Context, key string, err error) error {
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.Code == "SlowDown", answer.Code == "RequestTimeout":
 		return fmt.Errorf("%s: %w: the service is busy or broken: %s", where, storage.ErrPassing, said(answer))
 	}
+	if isExpired(answer.Code) && b.renew() {
+		return fmt.Errorf("%s: %w: the service takes the credentials for expired, and new ones are asked for: %s", where, storage.ErrPassing, said(answer))
+	}
 	if what != "" {
 		return fmt.Errorf("%s: %s (the service says %s)", where, what, said(answer))
 	}
@@ -92,6 +95,9 @@ func said(r minio.ErrorResponse) string {
 
 // explain returns one sentence for the most common errors, "" for others.
 func (b *Bucket) explain(r minio.ErrorResponse) string {
+	if isExpired(r.Code) {
+		return "the credentials have expired: log in again, or let the role be asked for new ones"
+	}
 	switch r.Code {
 	case minio.NoSuchBucket:
 		return fmt.Sprintf("there is no bucket %s at %s: check its name and the connection's endpoint, or make it", b.bucket, b.host)
@@ -101,8 +107,6 @@ func (b *Bucket) explain(r minio.ErrorResponse) string {
 		return "the service does not know the access key: check which credentials are used here, and that they belong to this endpoint"
 	case "SignatureDoesNotMatch":
 		return "the secret key does not fit the access key: check it for missing characters"
-	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken":
-		return "the credentials have expired: log in again, or let the role be asked for new ones"
 	case "RequestTimeTooSkewed", "RequestExpired":
 		return "this machine's clock is wrong by more than 15 minutes: set it (timedatectl set-ntp true)"
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "IllegalLocationConstraintException", "PermanentRedirect":
@@ -123,6 +127,14 @@ func (b *Bucket) explain(r minio.ErrorResponse) string {
 		return fmt.Sprintf("bucket %s may be in another region than %s, or the request's credentials do not belong here", b.bucket, orUnset(b.region))
 	}
 	return ""
+}
+
+func isExpired(code string) bool {
+	switch code {
+	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken":
+		return true
+	}
+	return false
 }
 
 func orUnset(region string) string {
