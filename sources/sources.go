@@ -177,7 +177,7 @@ type Header struct{ Key, Value [2]int32 }
 type Mark struct {
 	Partition PartitionID
 	Position  Position
-	Back      bool // progress went back on purpose: a rewind
+	Back      bool // progress may have gone back on purpose: a rewind, or a new master that does not know what the last one told
 }
 
 // Poster is implemented by sources that can write dead letters to a topic of their broker.

@@ -131,7 +131,7 @@ func (x *CutsReply) GetEpoch() uint32 {
 type CutState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cut           uint64                 `protobuf:"fixed64,1,opt,name=cut,proto3" json:"cut,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // frozen | bound | carried | voided
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // frozen | bound | carried | memory | voided
 	Epoch         uint32                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Generation    uint32                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	Rank          int64                  `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"` // private: whose; else -1
