@@ -61,7 +61,6 @@ ALL_TAGS := -tags kafka,pulsar,rocketmq,s3,planted
 lint: need venv ## gofmt, vet, ruff, mypy
 	@out=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); [ -z "$$out" ] || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet $(ALL_TAGS) ./...
-	GOOS=darwin $(GO) build -o /dev/null ./cmd/headrace
 	$(GO) tool staticcheck $(ALL_TAGS) ./...
 	$(VENV)/bin/ruff check connectors examples bench internal
 	cd connectors/python && ../../$(VENV)/bin/mypy src/headrace
