@@ -40,6 +40,7 @@ type buffer struct {
 	events int // steps taken
 	echoes []echo
 	calls  []answered
+	acts   bool // one of them acts by its answer
 	handed shardsvc.Time
 }
 
@@ -57,7 +58,7 @@ func (b *buffer) reset(seq uint64) {
 	b.fx.Reset()
 	clear(b.echoes)
 	clear(b.calls)
-	b.seq, b.events, b.echoes, b.calls = seq, 0, b.echoes[:0], b.calls[:0]
+	b.seq, b.events, b.echoes, b.calls, b.acts = seq, 0, b.echoes[:0], b.calls[:0], false
 }
 
 func newLoop(s *Server, c *committer) *loop {
@@ -154,6 +155,7 @@ func (l *loop) take(it item) {
 			return
 		}
 		l.cur.calls = append(l.cur.calls, answered{it.call, err})
+		l.cur.acts = l.cur.acts || it.call.acts
 	}
 }
 
@@ -233,13 +235,13 @@ func (l *loop) handOver() {
 // for which the other one waits.
 const trusted = 25
 
-// prove adds a write to a batch that has replies and no writes, if the last commit was too
+// prove adds a write to a batch that has answers and no writes, if the last commit was too
 // long ago. A master that stood still, or had nothing to store, may have lost its store to
 // another master. The write then fails, and this master ends before it answers anybody.
 func (l *loop) prove() {
 	b := l.cur
 	b.handed = l.now()
-	if len(b.fx.Puts) == 0 && len(b.fx.Replies)+len(b.echoes) > 0 && b.handed-l.proved > shardsvc.Time(l.s.cfg.TTL)/trusted {
+	if len(b.fx.Puts) == 0 && (len(b.fx.Replies)+len(b.echoes) > 0 || b.acts) && b.handed-l.proved > shardsvc.Time(l.s.cfg.TTL)/trusted {
 		l.core.Prove(&b.fx)
 	}
 }

@@ -22,7 +22,7 @@ func (s *Server) Moved() <-chan struct{} { return s.moved.wait() }
 func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
-	err := s.change(ctx, func(l *loop) error { // answered after the batch that its acks may be in
+	err := s.ownView(ctx, func(l *loop) error { // answered after the batch that its acks may be in
 		if _, known = l.core.Dataset(dataset); !known {
 			return nil
 		}
@@ -63,7 +63,7 @@ func (s *Server) CommitMarks(ctx context.Context, dataset uint32) ([]sources.Mar
 func (s *Server) RetainMarks(ctx context.Context, dataset uint32) ([]sources.Mark, error) {
 	var marks []sources.Mark
 	known := false
-	err := s.change(ctx, func(l *loop) error { // answered after the batch that its acks may be in
+	err := s.ownView(ctx, func(l *loop) error { // answered after the batch that its acks may be in
 		if _, known = l.core.Dataset(dataset); !known {
 			return nil
 		}

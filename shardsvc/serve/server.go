@@ -153,6 +153,7 @@ type item struct {
 type call struct {
 	f    func(*loop) error
 	view bool
+	acts bool // by the answer, somebody acts outside of the store
 	done chan error
 }
 
@@ -176,6 +177,13 @@ func (s *Server) view(ctx context.Context, f func(*loop)) error {
 // back too; what it stepped before stays.
 func (s *Server) change(ctx context.Context, f func(*loop) error) error {
 	return s.do(ctx, &call{f: f})
+}
+
+// ownView is a view of durable state by which the caller acts outside of the store: it tells a
+// broker, or deletes data. It returns when a commit has shown that the store is ours. A master
+// whose store was taken over gets an error instead.
+func (s *Server) ownView(ctx context.Context, f func(*loop) error) error {
+	return s.do(ctx, &call{f: f, acts: true})
 }
 
 func (s *Server) do(ctx context.Context, c *call) error {

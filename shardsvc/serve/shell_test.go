@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/headrace/headrace/internal/store/memstore"
 	"github.com/headrace/headrace/shardsvc"
 	"github.com/headrace/headrace/shardsvc/serve"
+	"github.com/headrace/headrace/sources"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -153,6 +155,33 @@ func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItAnswers(t *testing.
 			m.ended <- nil
 			<-end
 			a.hangUp()
+			m.must(m.stop())
+		})
+	}
+}
+
+// Guarantee 2: the same is true of marks. By marks, brokers and the landing delete records.
+func TestAMasterThatWasIdleProvesThatItsStoreIsItsOwnBeforeItTellsMarks(t *testing.T) {
+	for _, marks := range []func(*serve.Server, context.Context) ([]sources.Mark, error){
+		func(s *serve.Server, ctx context.Context) ([]sources.Mark, error) { return s.CommitMarks(ctx, 1) },
+		func(s *serve.Server, ctx context.Context) ([]sources.Mark, error) { return s.RetainMarks(ctx, 1) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newGate()
+			m := startMaster(t, st, func(c *serve.Config) { c.TTL = 5 * time.Second })
+			m.setUp(1000)
+			if _, err := marks(m.srv, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			st.fails.Store(true)
+			if got, err := marks(m.srv, t.Context()); err == nil {
+				t.Fatalf("the master told %v before it had written to its store", got)
+			}
+			if err := <-m.ended; !errors.Is(err, syscall.EIO) {
+				t.Errorf("the master ended with %v", err)
+			}
+			m.ended <- nil
 			m.must(m.stop())
 		})
 	}
