@@ -210,11 +210,13 @@ func (n *Node) Bring(ctx context.Context, folder, agent string, from, rank uint3
 	case first.Slot == nil:
 		return "", fmt.Errorf("agent %s sent no slot", agent)
 	}
+	stuck.Stop() // to allocate a large slot takes longer
 	r, err := memory.Bring(f.Path, rank, from, cutID, headFrom(first.Slot))
 	if err != nil {
 		return "", err
 	}
-	err = received(&alive[*pb.FetchReply]{in, stuck}, r)
+	stuck.Reset(stuckAfter)
+	err = received(&alive[*pb.FetchReply]{in, stuck, stuckAfter}, r)
 	if err := errors.Join(err, r.Close()); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -224,14 +226,20 @@ func (n *Node) Bring(ctx context.Context, folder, agent string, from, rank uint3
 	return r.Path, nil
 }
 
-// alive is a stream that is given up only when nothing comes.
+// alive is a stream that is given up when nothing comes for a while. When it has ended, nobody
+// waits for more.
 type alive[M any] struct {
-	in    interface{ Recv() (M, error) }
-	stuck *time.Timer
+	in     interface{ Recv() (M, error) }
+	stuck  *time.Timer
+	within time.Duration
 }
 
 func (a *alive[M]) Recv() (M, error) {
 	m, err := a.in.Recv()
-	a.stuck.Reset(stuckAfter)
+	if err != nil {
+		a.stuck.Stop()
+	} else {
+		a.stuck.Reset(a.within)
+	}
 	return m, err
 }

@@ -245,3 +245,49 @@ func TestATextIsLoggedAgainWhenItIsNewOrTenMinutesOld(t *testing.T) {
 		}
 	})
 }
+
+// ended is a stream of one message.
+type ended struct{ left int }
+
+func (e *ended) Recv() (*pb.KeepRequest, error) {
+	if e.left--; e.left < 0 {
+		return nil, io.EOF
+	}
+	return &pb.KeepRequest{}, nil
+}
+
+// A large slot is read back for a while when all of it has come. Nobody waits for a byte then.
+func TestACopyThatHasComeWhollyIsNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gaveUp := false
+		a := alive[*pb.KeepRequest]{&ended{1}, time.AfterFunc(silentAfter, func() { gaveUp = true }), silentAfter}
+		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		if _, err := a.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		if wait(silentAfter - 1); gaveUp {
+			t.Errorf("the copy was given up within %v of its last byte", silentAfter)
+		}
+		if _, err := a.Recv(); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		if wait(time.Hour); gaveUp {
+			t.Error("the copy was given up after its end had come")
+		}
+	})
+}
+
+func TestAnAgentMayTakeLongToAllocateALargeSlot(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		size, at int64
+		want     time.Duration
+	}{
+		{gib / 2, 0, stuckAfter}, {100 * gib, 0, stuckAfter + 100*time.Second}, {100 * gib, unread, stuckAfter + 100*time.Second},
+		{100 * gib, unread + 1, stuckAfter}, {100 * gib, 100*gib - 1, stuckAfter}, {100 * gib, 100 * gib, stuckAfter + 100*time.Second},
+	} {
+		if got := patience(c.size, c.at); got != c.want {
+			t.Errorf("an agent that has %d of %d bytes may take none for %v, want %v", c.at, c.size, got, c.want)
+		}
+	}
+}

@@ -26,7 +26,20 @@ const (
 	shunFor    = 20 * time.Second
 	// refusedFor is when a copy is sent again that an agent could not take now.
 	refusedFor = time.Second
+	// An agent allocates a slot before it takes the bytes, and reads them back at the end. Each
+	// is done with allocated bytes a second at least. The first unread bytes lie in buffers of
+	// the connection, and say nothing of the agent's progress.
+	allocated = 1 << 30
+	unread    = 64 << 20
 )
+
+// patience is how long an agent may take no byte of a copy of so many, when it has at of them.
+func patience(size, at int64) time.Duration {
+	if at > unread && at < size {
+		return stuckAfter
+	}
+	return stuckAfter + time.Duration(size/allocated)*time.Second
+}
 
 // stream names the checkpoints of one rank, or those of a whole replicated group, whose
 // ranks have the same state.
@@ -184,7 +197,8 @@ func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Checkpoint
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stuck := time.AfterFunc(stuckAfter, func() { cancel(fmt.Errorf("it took nothing for %v", stuckAfter)) })
+	size := int64(slot.Head().Image + slot.Head().Text)
+	stuck := time.AfterFunc(patience(size, 0), func() { cancel(fmt.Errorf("it took nothing for %v or longer", stuckAfter)) })
 	defer stuck.Stop()
 	out, err := client.Keep(ctx)
 	if err == nil {
@@ -202,10 +216,11 @@ func (s *sender) copy(ctx context.Context, f *memory.Folder, h memory.Checkpoint
 		if !s.pace.take(ctx, k) {
 			break
 		}
-		stuck.Reset(stuckAfter)
+		stuck.Reset(patience(size, at))
 		err = out.Send(&pb.KeepRequest{Data: buf[:k]})
 		at += int64(k)
 	}
+	stuck.Reset(patience(size, size))
 	if err == nil || errors.Is(err, io.EOF) { // the reply says why it ended
 		_, err = out.CloseAndRecv()
 	}

@@ -39,7 +39,7 @@ func (n *Node) Keep(in grpc.ClientStreamingServer[pb.KeepRequest, pb.KeepReply])
 	stuck := time.AfterFunc(silentAfter, stop)
 	defer stuck.Stop()
 	ended := make(chan error, 1)
-	n.receiving.Go(func() { ended <- errors.Join(received(&alive[*pb.KeepRequest]{in, stuck}, r), r.Close()) })
+	n.receiving.Go(func() { ended <- errors.Join(received(&alive[*pb.KeepRequest]{in, stuck, silentAfter}, r), r.Close()) })
 	select {
 	case err = <-ended:
 	case <-silent.Done(): // when this call has returned, Recv fails, and then the slot is free
