@@ -170,7 +170,6 @@ func TestConformance(t *testing.T) {
 					return &place{b: b, topic: newTopic(t, b, partitions), partitions: partitions, max: 100_000, rng: rng}
 				},
 				MaxRecord: 100_000,
-				Count:     200_000,
 				Change: func(t testing.TB, sp sourcetest.Place) {
 					p := sp.(*place)
 					deleteTopic(t, b, p.topic, partitions)

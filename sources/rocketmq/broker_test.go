@@ -224,7 +224,6 @@ func TestTopicsPassTheSuite(t *testing.T) {
 		New: func(t testing.TB) sourcetest.Place {
 			return &place{b: b, p: p, topic: newTopic(t, b, 2), queues: 2, rng: rand.New(rand.NewPCG(1, 2))}
 		},
-		Count:      200_000,
 		Contiguous: true,
 		MaxRecord:  4096,
 		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {

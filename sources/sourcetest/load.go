@@ -88,10 +88,7 @@ func (s *suite) concurrent() {
 func (s *suite) load() {
 	n := s.h.Count
 	if n == 0 {
-		n = 1_000_000
-		if testing.Short() {
-			n /= 10
-		}
+		n = 200_000
 	}
 	p := s.h.New(s)
 	const portion = 100_000
