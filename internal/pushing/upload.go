@@ -151,6 +151,10 @@ func (u *Upload) commit(ctx context.Context, empty bool) error {
 	} else if done, err = u.t.Commit(ctx); err != nil {
 		return err
 	}
+	if done.Already && done.Records != u.lines {
+		return advice.Failed.Errorf("push the lines that are new as a transaction with another id",
+			"transaction %q is visible already with %d records, and the input has %d lines for it now: the input was changed, and none of these lines was added", u.name(), done.Records, u.lines)
+	}
 	u.Said.Transactions++
 	u.Said.Records += done.Records
 	if done.Already {

@@ -104,6 +104,28 @@ func TestASecondRunAddsWhatIsNotVisible(t *testing.T) {
 	}
 }
 
+// The last part of the first run was not full. Lines that came since belong to that part, and would be taken for visible.
+func TestAnInputThatHasGrownIsNotTakenForVisible(t *testing.T) {
+	for _, c := range []struct {
+		u      Upload
+		landed map[string]int64
+		want   string
+	}{
+		{Upload{ID: "x"}, map[string]int64{"x": 3}, `transaction "x" is visible already with 3 records, and the input has 5 lines`},
+		{Upload{ID: "x", Rows: 2}, map[string]int64{"x/0": 2, "x/1": 1}, `transaction "x/1" is visible already with 1 records, and the input has 2 lines`},
+	} {
+		for _, old := range []bool{false, true} {
+			d, u := &topic{landed: c.landed, old: old}, c.u
+			if err := u.Run(t.Context(), d, strings.NewReader("a\nb\nc\nd\ne\n")); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v, older master %v: got the error %v, want %s", c.u, old, err, c.want)
+			}
+			if len(d.order) > 0 {
+				t.Errorf("%+v: %q were committed, want nothing after the part that has grown", c.u, d.order)
+			}
+		}
+	}
+}
+
 func TestWhatCameInATimeIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, u := &topic{}, Upload{Every: time.Second}
