@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -90,6 +91,9 @@ type Service struct {
 
 	room *semaphore.Weighted // memory for what producers send
 
+	gather int64        // bytes of lines that wait for their chunks to be full, of all bodies together
+	bodies atomic.Int64 // of lines, that are being read
+
 	mu        sync.Mutex      // guards what follows
 	announced map[uint32]bool // partitions whose first deletion was announced
 	known     map[string]*serve.Dataset
@@ -128,7 +132,7 @@ type stored struct {
 
 // New makes a service that keeps chunks in a store.
 func New(srv Ledger, store storage.Store, log *slog.Logger) *Service {
-	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, orphaned: orphansEvery, again: orphansAgain, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}, room: semaphore.NewWeighted(roomMost)}
+	s := &Service{srv: srv, store: store, log: log, now: time.Now, began: time.Now(), every: cleanEvery, orphaned: orphansEvery, again: orphansAgain, stored: map[string]*stored{}, announced: map[uint32]bool{}, recalled: map[uint32]bool{}, room: semaphore.NewWeighted(roomMost), gather: gatherMost}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }

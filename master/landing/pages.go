@@ -327,6 +327,27 @@ func (s *Service) postEnd(r *http.Request) (answer, error) {
 	return answer{}, s.End(r.Context(), r.PathValue("dataset"))
 }
 
+// Lines wait until their chunk is full. There is a chunk for each partition, of which there may be
+// 1,024, and many producers may send lines at the same time. So all bodies share gatherMost, one has
+// at most gatherOne, and above its share the largest chunk is staged as it is.
+const (
+	gatherMost = roomMost
+	gatherOne  = chunk.MaxBytes
+)
+
+// mayGather is the bytes of records that one of the bodies may keep now.
+func (s *Service) mayGather() int { return int(min(gatherOne, s.gather/max(1, s.bodies.Load()))) }
+
+// largest is the number of the builder with the most bytes.
+func largest(builders []chunk.Builder) (at int) {
+	for i := range builders {
+		if builders[i].Size() > builders[at].Size() {
+			at = i
+		}
+	}
+	return at
+}
+
 // stageLines stages the lines of a body; those that are empty are no records. After an error
 // nothing of it stays.
 func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chunk.Locator, n int64, err error) {
@@ -337,6 +358,9 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		}
 	}()
 	ctx, builders := r.Context(), make([]chunk.Builder, p.Landing.Partitions)
+	s.bodies.Add(1)
+	defer s.bodies.Add(-1)
+	unsent := 0               // bytes in builders
 	rest := chunk.FirstOf(id) // where records without a key go
 	send := func(part int) error {
 		b := &builders[part]
@@ -350,7 +374,8 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		if err == nil {
 			staged = append(staged, l)
 		}
-		b.Reset()
+		unsent -= b.Size()
+		*b = chunk.Builder{} // its memory too: there may be many partitions
 		rest++
 		return err
 	}
@@ -369,10 +394,17 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 		}
 		part := chunk.PartitionOf(key, len(builders), rest)
 		b := &builders[part]
+		before := b.Size()
 		b.Add(chunk.Record{Key: key, Value: line})
+		unsent += b.Size() - before
 		n++
 		if int64(b.Size()) >= p.ChunkBytes {
 			if err := send(part); err != nil {
+				return staged, n, err
+			}
+		}
+		for unsent > s.mayGather() {
+			if err := send(largest(builders)); err != nil {
 				return staged, n, err
 			}
 		}

@@ -71,6 +71,36 @@ func TestARequestWithTheSameKeyLandsOnce(t *testing.T) {
 	}
 }
 
+// look is a part of a body that has no bytes. Its function is called when it is read.
+type look func()
+
+func (l look) Read([]byte) (int, error) { l(); return 0, io.EOF }
+
+func TestLinesThatWaitForTheirChunksTakeBoundedMemory(t *testing.T) {
+	s := start(t)
+	s.gather = 1000 // bytes; a chunk has a MiB
+	for _, c := range []struct {
+		others int64 // bodies that are being read at the same time
+		chunks int
+	}{{0, 2}, {1, 4}, {9, 20}} {
+		s.bodies.Store(c.others)
+		before, stored := s.held(t), 0
+		lines := strings.Repeat(strings.Repeat("x", 99)+"\n", 20) // a line is a record of 101 bytes
+		body := io.MultiReader(strings.NewReader(lines), look(func() { stored = s.held(t) - before }))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/datasets/clicks/records", body)
+		r.Header.Set("Idempotency-Key", fmt.Sprint(c.others))
+		if code, a := s.serve(t, r); code != http.StatusOK || a.Records != 20 {
+			t.Fatalf("%d %+v", code, a)
+		}
+		if stored != c.chunks {
+			t.Errorf("beside %d other bodies, %d chunks were stored before the body ended, want %d", c.others, stored, c.chunks)
+		}
+		if n := s.bodies.Load(); n != c.others {
+			t.Errorf("%d bodies are counted after the request, want %d", n, c.others)
+		}
+	}
+}
+
 func TestATransactionOfSeveralRequestsLandsWithItsCommit(t *testing.T) {
 	s := start(t)
 	var all []string
