@@ -1,7 +1,6 @@
 package io.github.headrace.push;
 
 import io.github.headrace.push.HeadraceException.Kind;
-import java.net.URI;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.Base64;
@@ -35,10 +34,9 @@ final class S3Bucket implements Bucket {
     private final S3Client s3;
 
     S3Bucket(String url) throws HeadraceException {
-        URI at = URI.create(url);
-        bucket = at.getAuthority();
-        String path = at.getPath().replaceAll("^/+|/+$", "");
-        prefix = path.isEmpty() ? "" : path + "/";
+        String[] at = partsOf(url);
+        bucket = at[0];
+        prefix = at[1];
         try {
             s3 = S3Client.builder()
                 .region(region())
@@ -50,6 +48,13 @@ final class S3Bucket implements Bucket {
         } catch (SdkException e) {
             throw new HeadraceException(Kind.SETTINGS, "upload to " + url + ": " + e.getMessage(), e);
         }
+    }
+
+    /** The bucket of s3://BUCKET/PREFIX, and the prefix with a slash at its end. A prefix may have spaces and signs that a URI may not. */
+    static String[] partsOf(String url) {
+        String[] at = url.replaceFirst("^s3://", "").split("/", 2);
+        String path = at.length < 2 ? "" : at[1].replaceAll("^/+|/+$", "");
+        return new String[] {at[0], path.isEmpty() ? "" : path + "/"};
     }
 
     private static Region region() {

@@ -64,7 +64,7 @@ final class TlsFiles {
 
     private static String read(String setting, String path) throws HeadraceException {
         try {
-            return Files.readString(Path.of(path), StandardCharsets.US_ASCII);
+            return Files.readString(Path.of(path), StandardCharsets.ISO_8859_1); // around the PEM there may be names in any letters
         } catch (IOException e) {
             throw wrong(setting + " " + path + " cannot be read: " + e, e);
         }
@@ -72,7 +72,7 @@ final class TlsFiles {
 
     private static Collection<? extends Certificate> certificates(String setting, String path) throws HeadraceException {
         try {
-            byte[] pem = read(setting, path).getBytes(StandardCharsets.US_ASCII);
+            byte[] pem = read(setting, path).getBytes(StandardCharsets.ISO_8859_1);
             Collection<? extends Certificate> all = CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(pem));
             if (all.isEmpty()) {
                 throw wrong(setting + " " + path + ": no PEM certificate in it", null);
