@@ -21,7 +21,9 @@ final class ChunkBuilder {
     private static final int HAS_TIME = 4;
     private static final int HAS_HEADERS = 8;
 
-    private byte[] raw = new byte[256];
+    private static final int FIRST = 256; // bytes
+
+    private byte[] raw = new byte[FIRST];
     private int size;
     private int records;
 
@@ -31,6 +33,11 @@ final class ChunkBuilder {
 
     int records() {
         return records;
+    }
+
+    /** The bytes of memory that it holds. */
+    int held() {
+        return raw.length;
     }
 
     /** The most bytes that a record takes beside its key, value and headers. */
@@ -112,6 +119,7 @@ final class ChunkBuilder {
         out.putInt(crc(out.array(), HEADER - 4)).put(body);
         size = 0;
         records = 0;
+        raw = new byte[FIRST]; // a transaction has a builder for each partition, and there may be many
         return out.array();
     }
 

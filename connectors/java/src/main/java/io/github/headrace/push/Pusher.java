@@ -22,12 +22,14 @@ import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.grpc.protobuf.StatusProto;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
@@ -229,11 +231,23 @@ public final class Pusher implements AutoCloseable {
         return begin("push-" + UUID.randomUUID());
     }
 
+    /** Runs it in a thread of the pusher, or here once the pusher is closed: it must not be dropped. */
     void inBackground(Runnable r) {
-        senders.execute(r);
+        try {
+            senders.execute(r);
+        } catch (RejectedExecutionException e) {
+            r.run();
+        }
+    }
+
+    private static HeadraceException wasClosed(String transaction) {
+        return new HeadraceException(Kind.UNAVAILABLE, "the pusher was closed while transaction " + transaction + " was being staged", null);
     }
 
     String stage(Transaction t, Uploader uploader, int partition, byte[] chunk) throws HeadraceException, InterruptedException {
+        if (closed) {
+            throw wasClosed(t.id());
+        }
         if (uploader != null) {
             return retry(() -> uploader.put(t.id(), partition, chunk), t::givenUp);
         }
@@ -398,11 +412,12 @@ public final class Pusher implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
-        senders.shutdownNow();
+        List<Runnable> waiting = senders.shutdownNow();
         channel.shutdownNow();
         synchronized (buckets) {
             buckets.values().forEach(Bucket::close);
             buckets.clear();
         }
+        waiting.forEach(Runnable::run); // each tells its transaction, which may be waiting for it, that it was not sent
     }
 }

@@ -217,6 +217,33 @@ class PusherTest {
     }
 
     @Test
+    void closeEndsTransactionsWhoseChunksWait() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{chunk: 1KiB}");
+            PushRecord chunk = PushRecord.of("{\"n\": 1, \"text\": \"" + "x".repeat(1500) + "\"}"); // one of these fills a chunk
+            Pusher p = Pusher.open(master.target(), "clicks");
+            master.freeze(true);
+            try {
+                Transaction sending = p.begin("sending");
+                for (int i = 0; i < Transaction.STAGING; i++) { // all threads of the pusher wait for the master
+                    sending.push(chunk);
+                }
+                Transaction waiting = p.begin("waiting");
+                waiting.push(chunk);
+                Transaction later = p.begin("later");
+                fill(later, 0, 1);
+                p.close();
+                failure(Kind.UNAVAILABLE, sending::stage);
+                failure(Kind.UNAVAILABLE, waiting::stage, "the pusher was closed while transaction waiting was being staged");
+                failure(Kind.UNAVAILABLE, later::commit, "the pusher was closed while transaction later was being staged");
+            } finally {
+                master.freeze(false);
+            }
+            assertEquals(0, master.visible("clicks"));
+        }
+    }
+
+    @Test
     void onlyACallerThatProvesATokenWithTheRoleMayPush(@TempDir Path dir) throws Exception {
         Path pusher = Files.writeString(dir.resolve("pusher"), "a-token-for-pushing-only\n");
         Path viewer = Files.writeString(dir.resolve("viewer"), "a-token-for-looking-only\n");
@@ -274,6 +301,10 @@ class PusherTest {
             master.run("apply", "-f", spec.toString(), "--master", address, "--tls-cert", m[0], "--tls-key", m[1], "--tls-ca", m[2]);
             Target.Builder at = Target.builder().master(address);
 
+            for (String file : flink) { // tools write names into a file of PEM
+                Path pem = Path.of(file);
+                Files.writeString(pem, "# Subject: O=Főtanúsítvány\n" + Files.readString(pem));
+            }
             push(at.tls(flink[0], flink[1], flink[2]).build());
             failure(Kind.DENIED, () -> push(at.tls(nobody[0], nobody[1], nobody[2]).build()), "needs pusher");
             // Over TLS a token's proof is bound to the keys of the session. Here Conscrypt exports them.
