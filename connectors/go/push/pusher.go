@@ -126,7 +126,8 @@ func (p *Pusher) bucketOf(u *headracev1.Upload) (Putter, error) {
 	return b, nil
 }
 
-// failed notes that a call has failed for good.
+// failed notes that a call has failed for good, or that a limit was reached. The next transaction
+// asks the master again: the limit may have been raised since.
 func (p *Pusher) failed() {
 	if t := p.told.Load(); t != nil {
 		t.doubtful.Store(true)

@@ -66,6 +66,42 @@ func TestARecordOfAHundredMegabytesIsRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
+// raised is a master of a dataset whose max_record is a byte larger at each question.
+type raised struct {
+	grpc.ClientConnInterface
+	asked int64
+}
+
+func (r *raised) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
+	if l, ok := reply.(*headracev1.LayoutReply); ok {
+		r.asked++
+		l.Partitions, l.ChunkBytes, l.MaxRecord = 1, 1<<20, r.asked
+	}
+	return nil
+}
+
+func TestALimitThatWasRaisedHoldsForTheNextTransaction(t *testing.T) {
+	master := &raised{}
+	p, err := Open(t.Context(), master, "clicks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Begin("large").Push(t.Context(), Record{Value: []byte("xy")}); err == nil || !strings.Contains(err.Error(), "max_record of dataset clicks is 1") {
+		t.Errorf("a record of 2 bytes: %v", err)
+	}
+	for _, id := range []string{"large", "another"} { // only the first one asks
+		if err := p.Begin(id).Push(t.Context(), Record{Value: []byte("xy")}); err != nil || master.asked != 2 {
+			t.Errorf("after the limit was raised: %v; the master was asked %d times, want 2", err, master.asked)
+		}
+	}
+	if _, err := p.Commit(t.Context(), "many", make([]string, mostChunks+1)); err == nil || !strings.Contains(err.Error(), "make landing.chunk in the spec larger") {
+		t.Errorf("too many chunks: %v", err)
+	}
+	if err := p.Begin("many").Push(t.Context(), Record{Value: []byte("xyz")}); err != nil || master.asked != 3 {
+		t.Errorf("after chunks were made larger: %v; the master was asked %d times, want 3", err, master.asked)
+	}
+}
+
 // bucketed is a master whose chunks lie in its state folder; with a URL they lie in a
 // bucket.
 type bucketed struct {

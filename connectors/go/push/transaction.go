@@ -76,6 +76,7 @@ func (t *Transaction) Push(ctx context.Context, r Record) error {
 	}
 	layout := t.told.layout
 	if n := int64(len(r.Value)); n > layout.MaxRecord {
+		t.p.failed()
 		return fmt.Errorf("record %d of transaction %q has %d bytes, and max_record of dataset %s is %d: raise it in the spec and apply that", t.records, t.id, n, t.p.dataset, layout.MaxRecord)
 	}
 	if r.Key == nil && layout.Key != "" {
@@ -165,6 +166,7 @@ func (t *Transaction) launch(ctx context.Context, c closed) {
 }
 
 func (p *Pusher) tooMany(id string, chunks int) error {
+	p.failed()
 	return fmt.Errorf("transaction %q has %d chunks, and a commit has at most %d chunks and %d MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", id, chunks, p.chunks, p.most>>20)
 }
 

@@ -157,6 +157,24 @@ def test_the_chunk_that_makes_a_commit_too_large_is_refused(
         assert played.calls.count("commit") == 2
 
 
+def test_a_limit_that_was_raised_holds_for_the_next_transaction(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.layout = {"max_record": 1, "chunk_bytes": 100}
+    with headrace.Pusher("clicks") as pusher:
+        with pytest.raises(ValueError, match="max_record of dataset clicks is 1"):
+            pusher.begin("large").push(b"xy")
+        played.layout = {"max_record": 2, "chunk_bytes": 100}
+        for name in "large", "another":  # only the first one asks
+            pusher.begin(name).push(b"xy")
+            assert played.calls.count("layout") == 2
+        monkeypatch.setattr(_push, "MOST_CHUNKS", 1)
+        with pytest.raises(headrace.PushError, match=r"make landing\.chunk in the spec larger"):
+            pusher.commit("many", [played.locator] * 2)
+        pusher.begin("many").push(b"xy")
+        assert played.calls.count("layout") == 3
+
+
 def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
     """Runs `do` in a thread. Returns a function that waits for its end and returns what it has raised."""
     raised: list[BaseException | None] = [None]

@@ -95,7 +95,7 @@ class _Told:
     key: str
     upload: Uploader | None  # None: chunks go to the master
     compress: bool  # a master on this machine does that itself, and faster
-    doubtful: bool = False  # a call has failed since
+    doubtful: bool = False  # a call has failed since, or a limit was reached
 
 
 class Pusher:
@@ -203,14 +203,14 @@ class Pusher:
         named = list(locators)
         body = json.dumps({"locators": named}).encode()
         if len(body) > MOST_COMMIT or len(named) > MOST_CHUNKS:
-            raise _too_many(transaction, len(named))
+            raise self._too_many(transaction, len(named))
         return self._commit(transaction, "commit", body)
 
     def _commit(self, transaction: str, page: str, body: bytes) -> Pushed:
         try:
             answer = self._master.ask("POST", f"{self._of(transaction)}/{page}", body, within=COMMIT_SECONDS)
         except Exception:
-            self._told.doubtful = True
+            self._doubt()
             raise
         return Pushed(transaction, answer["already"], answer["records"])
 
@@ -219,7 +219,7 @@ class Pusher:
         text = json.dumps({"locators": locators, "partitions": [part for part, _, _ in last]}).encode()
         chunks = len(locators) + len(last)
         if len(text) > MOST_COMMIT or chunks > MOST_CHUNKS:
-            raise _too_many(transaction, chunks)
+            raise self._too_many(transaction, chunks)
         body = b"".join([text, *(head for _, head, _ in last), *(body for _, _, body in last)])
         return self._commit(transaction, f"land?head={len(text)}", body)
 
@@ -246,13 +246,25 @@ class Pusher:
             raise ValueError(f"a transaction's id has 1 to 200 bytes, and this one has {len(transaction.encode())}")
         return f"{self._path}/transactions/{_quote(transaction)}"
 
+    def _doubt(self) -> None:
+        """The next transaction asks the master again: a limit may have been raised since."""
+        self._told.doubtful = True
+
+    def _too_many(self, transaction: str, chunks: int) -> PushError:
+        self._doubt()
+        return PushError(
+            f"transaction {transaction!r} has {chunks} chunks, and a commit has at most {MOST_CHUNKS} chunks and "
+            f"{MOST_COMMIT >> 20} MiB: make landing.chunk in the spec larger and apply that, or push fewer records in "
+            "a transaction"
+        )
+
     def _stage(self, told: _Told, transaction: str, partition: int, chunk: bytes) -> str:
         try:
             if told.upload is not None:
                 return told.upload.stage(transaction, partition, chunk, self._master.patience, self._master.tell)
             answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
         except Exception:
-            self._told.doubtful = True
+            self._doubt()
             raise
         locator: str = answer["locators"][0]
         return locator
@@ -260,14 +272,6 @@ class Pusher:
 
 def _quote(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E")  # a path must not be taken for `..`
-
-
-def _too_many(transaction: str, chunks: int) -> PushError:
-    return PushError(
-        f"transaction {transaction!r} has {chunks} chunks, and a commit has at most {MOST_CHUNKS} chunks and "
-        f"{MOST_COMMIT >> 20} MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a "
-        "transaction"
-    )
 
 
 class Transaction:
@@ -328,6 +332,7 @@ class Transaction:
         try:
             data = _bytes_of(value)
             if data is not None and len(data) > told.max_record:
+                self._pusher._doubt()
                 raise ValueError(
                     f"it has {len(data)} bytes, and max_record of dataset {self._pusher.dataset} is {told.max_record}: "
                     "raise it in the spec and apply that"
@@ -453,7 +458,7 @@ class Transaction:
                     self._body += len(json.dumps(locator)) + len(", ")
                     self._staged += 1
                     if (self._body > MOST_COMMIT or self._staged > MOST_CHUNKS) and self._failed is None:
-                        self._failed = _too_many(self.id, self._staged)
+                        self._failed = self._pusher._too_many(self.id, self._staged)
             except Exception as error:
                 self._failed = self._failed or error
             finally:

@@ -256,6 +256,11 @@ public final class Pusher implements AutoCloseable {
         return again(() -> api.stage(request), t::givenUp).getLocator();
     }
 
+    /** The next transaction asks the master again how the dataset wants it: a limit may have been raised since. */
+    void doubt() {
+        told.doubtful = true;
+    }
+
     /** Makes a transaction visible that was staged, by whichever process. */
     public Committed commit(Staged staged) throws HeadraceException, InterruptedException {
         CommitRequest request = CommitRequest.newBuilder().setDataset(dataset).setTransaction(staged.transaction())
@@ -278,6 +283,7 @@ public final class Pusher implements AutoCloseable {
     }
 
     HeadraceException tooMany(String transaction, int chunks) {
+        doubt();
         return new HeadraceException(Kind.INVALID, "transaction " + transaction + " has " + chunks + " chunks, and a commit has at most "
             + mostChunks + " chunks and " + (mostCommit >> 20) + " MiB: make landing.chunk in the spec larger and apply that, or push fewer records in a transaction", null);
     }
@@ -331,7 +337,7 @@ public final class Pusher implements AutoCloseable {
             long pause = e.kind() == Kind.FULL ? Math.max(1, e.retryAfterMillis()) : wait;
             Told t = told;
             if (t != null && !e.temporary()) {
-                t.doubtful = true;
+                doubt();
             }
             if (!e.temporary() || closed || givenUp.getAsBoolean() || System.nanoTime() - began + TimeUnit.MILLISECONDS.toNanos(pause) > patienceNanos) {
                 throw e;

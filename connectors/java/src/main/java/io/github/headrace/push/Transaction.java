@@ -65,6 +65,7 @@ public final class Transaction {
         }
         Layout layout = told.layout;
         if (r.value() != null && r.value().length > layout.maxRecord()) {
+            pusher.doubt();
             throw new HeadraceException(Kind.INVALID, "record " + records + " of transaction " + id + " has " + r.value().length
                 + " bytes, and max_record of dataset " + pusher.dataset() + " is " + layout.maxRecord() + ": raise it in the spec and apply that", null);
         }

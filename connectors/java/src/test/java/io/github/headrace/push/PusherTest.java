@@ -217,6 +217,27 @@ class PusherTest {
     }
 
     @Test
+    void aLimitThatWasRaisedHoldsForTheNextTransaction() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{max_record: 1KiB, chunk: 1KiB}");
+            String large = "{\"n\": 1, \"text\": \"" + "x".repeat(1500) + "\"}";
+            try (Pusher p = Pusher.open(master.target(), "clicks")) {
+                failure(Kind.INVALID, () -> p.begin("large").push(PushRecord.of(large)), "max_record of dataset clicks is 1024");
+                master.apply("clicks", "{max_record: 2KiB, chunk: 1KiB}");
+                Transaction t = p.begin("large");
+                t.push(PushRecord.of(large));
+                assertEquals(1, t.commit().records());
+                p.mostChunks = 1;
+                failure(Kind.INVALID, () -> p.commit(new Staged("many", List.of("a", "b"), 2, 2)), "make landing.chunk in the spec larger");
+                master.apply("clicks", "{max_record: 2KiB, chunk: 1MiB}");
+                Transaction many = p.begin("many");
+                fill(many, 0, 200);
+                assertEquals(200, many.commit().records());
+            }
+        }
+    }
+
+    @Test
     void closeEndsTransactionsWhoseChunksWait() throws Exception {
         try (TestMaster master = TestMaster.start()) {
             master.apply("clicks", "{chunk: 1KiB}");
