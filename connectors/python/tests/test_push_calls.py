@@ -478,15 +478,17 @@ class Bucket:
         raise ClientError(self._status)
 
 
-def test_a_chunk_that_boto3_has_put_twice_is_staged() -> None:
-    """Its first try has put the chunk, and the answer was lost. The second one finds an object there."""
+@pytest.mark.parametrize("prefix", ["pushed", "my data/a%20b", "a#b?c"])
+def test_a_chunk_that_boto3_has_put_twice_is_staged(prefix: str) -> None:
+    """Its first try has put the chunk, and the answer was lost. The second one finds an object there. It lies below the
+    prefix as the master has written it."""
     builder = Builder()
     builder.plain(b"x")
-    chunk, place = builder.seal(), {"url": "s3://lake/pushed", "stream": "clicks-1", "now_ms": 1_700_000_000_000}
+    chunk, place = builder.seal(), {"url": f"s3://lake/{prefix}", "stream": "clicks-1", "now_ms": 1_700_000_000_000}
     bucket = Bucket(412)
     locator = Uploader(place, bucket, 0.0).stage("t", 3, chunk, None, print)
     ((key, stored),) = bucket.objects.items()
-    assert locator.split()[:3] == ["1", key.removeprefix("pushed/"), str(len(stored))]
+    assert locator.split()[:3] == ["1", key.removeprefix(f"{prefix}/"), str(len(stored))]
     assert stored == chunk
     with pytest.raises(ClientError, match="403"):
         Uploader(place, Bucket(403), 0.0).stage("t", 3, chunk, None, print)

@@ -37,8 +37,9 @@ class Uploader:
     """Puts chunks below the s3://bucket/prefix that a master names."""
 
     def __init__(self, upload: dict[str, Any], client: Client | None, asked: float) -> None:
-        at = urlsplit(upload["url"])
-        self.bucket, self.prefix = at.netloc, at.path.strip("/")
+        # Not urlsplit: a prefix may have a # or a question mark.
+        self.bucket, _, prefix = upload["url"].removeprefix("s3://").partition("/")
+        self.prefix = prefix.strip("/")
         self._stream: str = upload["stream"]
         self._clock: float = upload["now_ms"] / 1000 - asked  # the master's, for keys
         self._put: Callable[[str, bytes], None]
