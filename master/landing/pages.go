@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -348,6 +349,17 @@ func largest(builders []chunk.Builder) (at int) {
 	return at
 }
 
+// plain returns an error if a body is not lines as they are: their bytes would become records.
+func plain(r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return fmt.Errorf("%w: the body has Content-Encoding %s: send the lines as they are; the master compresses them", ErrInvalid, coding)
+	}
+	if kind := r.Header.Get("Content-Type"); strings.HasPrefix(strings.ToLower(kind), "multipart/") {
+		return fmt.Errorf("%w: the body has Content-Type %s: send the lines alone, as `curl --data-binary @FILE` does", ErrInvalid, kind)
+	}
+	return nil
+}
+
 // stageLines stages the lines of a body; those that are empty are no records. After an error
 // nothing of it stays.
 func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chunk.Locator, n int64, err error) {
@@ -357,6 +369,9 @@ func (s *Service) stageLines(r *http.Request, p *place, id string) (staged []chu
 			staged = nil
 		}
 	}()
+	if err := plain(r); err != nil {
+		return nil, 0, err
+	}
 	ctx, builders := r.Context(), make([]chunk.Builder, p.Landing.Partitions)
 	s.bodies.Add(1)
 	defer s.bodies.Add(-1)

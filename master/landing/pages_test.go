@@ -101,6 +101,30 @@ func TestLinesThatWaitForTheirChunksTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+func TestABodyThatIsNotPlainLinesIsRefused(t *testing.T) {
+	s := start(t)
+	for _, page := range []string{"records", "transactions/t/records"} {
+		for _, c := range []struct {
+			header, value string
+			code          int
+		}{
+			{"Content-Encoding", "gzip", http.StatusBadRequest},
+			{"Content-Type", "multipart/form-data; boundary=x", http.StatusBadRequest},
+			{"Content-Encoding", "Identity", http.StatusOK},
+			{"Content-Type", "application/x-www-form-urlencoded", http.StatusOK}, // curl --data-binary
+		} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/datasets/clicks/"+page, strings.NewReader("a\nb"))
+			r.Header.Set("Idempotency-Key", c.value)
+			r.Header.Set(c.header, c.value)
+			before := s.held(t)
+			code, a := s.serve(t, r)
+			if code != c.code || (code == http.StatusOK) != (s.held(t) > before) || code != http.StatusOK && !strings.Contains(a.Error, c.value) {
+				t.Errorf("%s with %s: %s: %d %+v", page, c.header, c.value, code, a)
+			}
+		}
+	}
+}
+
 func TestATransactionOfSeveralRequestsLandsWithItsCommit(t *testing.T) {
 	s := start(t)
 	var all []string
