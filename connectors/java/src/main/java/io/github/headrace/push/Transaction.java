@@ -26,7 +26,8 @@ public final class Transaction {
     private long records;
     private long bytes;
     private int next; // partition of the records without a key
-    private boolean over;
+    private boolean over; // nothing can be pushed any more
+    private Staged whole; // null: not all of it is durable
 
     // Written by the threads that send.
     private final Object lock = new Object();
@@ -176,10 +177,13 @@ public final class Transaction {
 
     /**
      * Sends what is not sent yet and waits until all of it is durable. Nothing can be pushed after.
-     * The result may be committed by another process.
+     * The result may be committed by another process. It can be called again, also after an interrupt.
      */
     public Staged stage() throws HeadraceException, InterruptedException {
-        open();
+        failed();
+        if (whole != null) {
+            return whole;
+        }
         for (int part = 0; part < builders.length; part++) {
             if (builders[part] != null && builders[part].records() > 0) {
                 send(part);
@@ -190,11 +194,16 @@ public final class Transaction {
         slots.release(STAGING);
         failed();
         synchronized (lock) {
-            return new Staged(id, locators, records, bytes);
+            whole = new Staged(id, locators, records, bytes);
         }
+        return whole;
     }
 
-    /** Stages the rest and makes the transaction visible. */
+    /**
+     * Stages the rest and makes the transaction visible. After an error of the commit or an interrupt
+     * it can be called again: the records become visible once. If a chunk could not be stored, each
+     * call throws that error.
+     */
     public Committed commit() throws HeadraceException, InterruptedException {
         return pusher.commit(stage());
     }

@@ -238,6 +238,37 @@ class PusherTest {
     }
 
     @Test
+    void aCommitCanBeRepeatedAfterAnErrorOrAnInterrupt() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{chunk: 1KiB}");
+            try (Pusher p = Pusher.builder(master.target(), "clicks").patience(Duration.ofSeconds(1)).open()) {
+                Transaction t = p.begin();
+                fill(t, 0, 100);
+                Thread.currentThread().interrupt();
+                assertThrows(InterruptedException.class, t::commit);
+                Staged staged = t.stage();
+                assertEquals(staged, t.stage());
+                assertThrows(IllegalStateException.class, () -> fill(t, 100, 101));
+                master.kill();
+                HeadraceException e = failure(Kind.UNAVAILABLE, t::commit);
+                assertTrue(e.temporary(), e.getMessage());
+                master.begin();
+                Committed done = null;
+                while (done == null) {
+                    try {
+                        done = t.commit();
+                    } catch (HeadraceException again) {
+                        assertTrue(again.temporary(), again.getMessage());
+                    }
+                }
+                assertEquals(100, done.records());
+                assertFalse(done.already());
+            }
+            assertEquals(100, master.visible("clicks"));
+        }
+    }
+
+    @Test
     void closeEndsTransactionsWhoseChunksWait() throws Exception {
         try (TestMaster master = TestMaster.start()) {
             master.apply("clicks", "{chunk: 1KiB}");
