@@ -140,7 +140,7 @@ def _torch_names(tree: Any) -> set[str]:
             waiting.extend(node)
         elif isinstance(node, dict):
             if node.get("of") == "torch":
-                names.add(node["array"])
+                names.add(node["array"] if "array" in node else node["delta"])
             elif "array" not in node:
                 waiting.extend(node.values())
     return names
