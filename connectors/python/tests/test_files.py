@@ -101,6 +101,25 @@ def test_a_delta_of_a_table_in_a_file_of_its_own(agents: Agents, tmp_path: Path)
     assert same(headrace.load(path, only=["model"]), {"model": {"table": table}, "n": np.ones(1)})
 
 
+def test_a_delta_is_loaded_without_the_optimizer_of_its_base(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    table = np.zeros((500, 8))
+    state = {"model": {"table": table}, "optimizer": {"m": np.ones(3)}}
+    with headrace.dataset("clicks").batches(1) as stream:
+        with headrace.Checkpointer(tmp_path, stream, files=FILES, deltas=["model.table"]) as ck:
+            paths = [ck.save(stepped(stream, 1, np.zeros(1)), state).wait(300)]
+            table[3] = 1
+            ck.touch("model.table", [3])
+            paths.append(ck.save(stepped(stream, 1, np.zeros(1)), state).wait(300))
+    for path in paths:
+        os.unlink(os.path.join(path, "optimizer.safetensors"))
+    assert same(headrace.load(paths[1], only=["model"]), {"model": {"table": table}})
+    with open(os.path.join(paths[0], "model.safetensors"), "r+b") as file:
+        file.truncate(100)
+    with pytest.raises(headrace.CheckpointError, match="it has 100 bytes"):
+        headrace.load(paths[1], only=["model"])
+
+
 def test_names_of_files_are_plain_and_no_two_are_the_same() -> None:
     given = _files.names({"a.b", "a/b", "a_b", "state", "ü"}, "state-rank-2")
     assert len(set(given.values())) == 5

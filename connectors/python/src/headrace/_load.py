@@ -31,13 +31,22 @@ def load(path: str | os.PathLike[str], *, only: Iterable[str] | None = None, ran
         raise CheckpointError(
             f"{manifest.path}: it holds no state of rank {rank}: a framework wrote it, or fewer ranks"
         )
-    names = set(_files.wanted(_files.of_state(state, manifest.files, manifest.path), only, manifest.path).values())
-    names |= set((state.get("pickles") or {}).values())
-    read = [f for f in manifest.files if f["path"] in names]
-    fault = _manifest.verify(Manifest(manifest.path, {**manifest.fields, "files": read}))
+    files = _files.of_state(state, manifest.files, manifest.path)
+    left_out = set(files) - set(_files.wanted(files, only, manifest.path))
     base = _basis.base_of(manifest, rank)
+    fault = _fault(manifest, rank, left_out)
     if fault is None and base is not None:
-        fault = _manifest.verify(base)
+        fault = _fault(base, rank, left_out)
     if fault is not None:
         raise CheckpointError(fault)
     return _restore._load(manifest, rank, only)
+
+
+def _fault(manifest: Manifest, rank: int, left_out: set[str]) -> str | None:
+    """None: the files of this rank are as they were written. left_out: places whose files are not read."""
+    state = _basis.state_of(manifest, rank)
+    files = _files.of_state(state, manifest.files, manifest.path)
+    names = {name for place, name in files.items() if place not in left_out}
+    names |= set((state.get("pickles") or {}).values())
+    read = [f for f in manifest.files if f["path"] in names]
+    return _manifest.verify(Manifest(manifest.path, {**manifest.fields, "files": read}))
