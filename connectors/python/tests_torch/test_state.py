@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from headrace import _copying, _delta, _image, _state
+from headrace import _copying, _delta, _image, _slots, _state
 from safetensors.torch import load_file
 
 
@@ -154,3 +154,61 @@ def test_a_layout_that_was_made_in_inference_mode_is_copied_to_by_any_thread(
             assert torch.equal(view, state[name]), name
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_view_with_other_values_in_the_same_memory_is_an_array_of_its_own(tmp_path: Path) -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    state = {"z": z, "conjugate": z.conj(), "minus": z.conj().imag, "plus": z.imag}
+    back = through(state, tmp_path)
+    flat = _state.flatten(state)
+    memory = mmap.mmap(-1, 1 << 16)
+    copy = _copying.Copy(_image.Layout(flat).views(memory))
+    copy.run(flat.arrays)
+    for name, tensor in state.items():
+        assert torch.equal(back[name], tensor.resolve_conj().resolve_neg()), name
+        assert torch.equal(copy._views[name], back[name]), name
+
+
+@pytest.mark.parametrize("take", [_state.capture, _state.flatten])
+def test_a_tensor_that_no_file_can_hold_is_named(take: Any) -> None:
+    with pytest.raises(TypeError, match=r"'x\.0' is a tensor of torch\.complex128: save one of bool,"):
+        take({"x": [torch.zeros(2, dtype=torch.complex128)]})
+    with pytest.raises(TypeError, match=r"'x' is on the meta device"):
+        take({"x": torch.zeros(2, device="meta")})
+
+
+@pytest.mark.parametrize("take", [_state.capture, _state.flatten])
+def test_an_array_beside_tensors_may_be_backwards_and_of_any_byte_order(take: Any, tmp_path: Path) -> None:
+    state = {
+        "t": torch.ones(2),
+        "big": np.arange(4, dtype=">f4"),
+        "back": np.arange(6.0).reshape(2, 3)[:, ::-1],
+        "one": np.array(3, ">i8"),
+    }
+    captured = take(state)
+    _state.write(captured.arrays, str(tmp_path / "s"), {})
+    back = _state.read(captured.tree, [(str(tmp_path / "s"), "")])
+    for name in ("big", "back", "one"):
+        assert np.array_equal(back[name], state[name]), name
+        assert back[name].shape == state[name].shape
+
+
+def test_a_delta_with_tensors_can_be_read_from_memory() -> None:
+    deltas = _delta.Deltas(["t"], 10, "/ckpt", has=lambda path: True)
+    state = {"t": torch.zeros(50, 2), "w": torch.ones(3)}
+    cuts = [f"{n:016x}" for n in (1, 2)]
+    whole = _state.capture(state)
+    deltas.holds(cuts[0], deltas.copied(deltas.flatten(state)))
+    deltas.stored(cuts[0], 1, whole.tree, whole.arrays, "/ckpt/a", whole=True)
+    deltas.touch("t", [7])
+    state["t"][7] = 1
+    deltas.holds(cuts[1], deltas.copied(deltas.flatten(state)))
+    whole = _state.capture(state)
+    delta = deltas.of_copy(cuts[1], 2, whole.tree, whole.arrays)
+    assert delta is not None
+    layout, memory = _image.Layout(delta), mmap.mmap(-1, 1 << 16)
+    memory[_slots.PAGE : _slots.PAGE + len(layout.header)] = layout.header
+    _copying.Copy(layout.views(memory)).run(delta.arrays)
+    arrays = _image.load(memory, layout.size, delta.tree)
+    assert torch.equal(arrays["t"], torch.ones(1, 2))
+    assert np.array_equal(arrays["t.rows"], [7])

@@ -50,6 +50,8 @@ VERSIONS = (VERSION, PICKLES, DELTAS, FILES)
 _EXACT = 1 << 53  # beyond it readers that take numbers for floats would round
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _DTYPES = ("bool", *_INTEGERS, "float16", "float32", "float64")
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_TENSORS = (*_DTYPES, "bfloat16", "complex64", *_FLOAT8, "float4_e2m1fn_x2")
 
 
 class Base(NamedTuple):
@@ -109,7 +111,7 @@ def capture(
         # One file holds both; torch has every dtype that numpy has here, but for unsigned ones.
         for name, array in walk.arrays.items():
             try:
-                walk.tensors[name] = _torch().from_numpy(array)
+                walk.tensors[name] = _torch().from_numpy(_plain(array))
             except TypeError:
                 raise TypeError(
                     f"state{name!r}: torch has no {array.dtype}; beside tensors save another type"
@@ -130,7 +132,7 @@ def write(arrays: dict[str, Any], path: str, metadata: dict[str, str]) -> None:
     size = sum(int(a.nbytes) for a in arrays.values())
     uses_torch = any(map(_is_tensor, arrays.values()))
     if uses_torch:  # one file holds both kinds
-        arrays = {n: a if _is_tensor(a) else _torch().from_numpy(a) for n, a in arrays.items()}
+        arrays = {n: a if _is_tensor(a) else _torch().from_numpy(_plain(a)) for n, a in arrays.items()}
     library = importlib.import_module("safetensors.torch" if uses_torch else "safetensors.numpy")
     try:
         with room(path, size):
@@ -265,7 +267,13 @@ class _Capture:
             raise TypeError(f"{_place(at)} is a {value.layout} tensor: save a dense one")
         if "DTensor" in type(value).__name__:
             raise TypeError(f"{_place(at)} is a DTensor: save with headrace.torch.distributed.save()")
+        if dtype_name(value.dtype) not in _TENSORS:
+            raise TypeError(f"{_place(at)} is a tensor of {value.dtype}: save one of {', '.join(_TENSORS)}")
+        if value.is_meta:
+            raise TypeError(f"{_place(at)} is on the meta device, where a tensor has no values: move it first")
         value = value.detach()
+        if value.is_conj() or value.is_neg():  # a view that has another tensor's memory, and other values
+            value = value.resolve_conj().resolve_neg()
         key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
         name, new = self._name(key, at, value, value.numel())
         if new:
@@ -290,6 +298,11 @@ class _Capture:
         while name in self.arrays or name in self.tensors or name == "__metadata__":
             name += "_"  # {"a": {"b": x}, "a.b": y}
         return name
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as torch takes it: in this machine's byte order, and not backwards."""
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C" if min(array.strides, default=0) < 0 else "K")
 
 
 @functools.lru_cache(maxsize=1024)
