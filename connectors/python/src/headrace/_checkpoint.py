@@ -139,6 +139,7 @@ class Checkpointer:
         self._covered = Covered(self._trainer, self.dir)
         self._every = Every(self._trainer.last_step)
         self._trainer.before_close(self._finish)
+        self._trainer.folders[self.dir] = self._has
 
     def _in_bucket(self) -> Bucket:
         if self._pickles:
@@ -320,7 +321,8 @@ class Checkpointer:
             return
         saved.memory = slot
         self._covered.saved(saved.rows)
-        if written.replaced is not None and (self._trainer.model == "private" or self._trainer.rank == 0):
+        mine = self._trainer.model == "private" or self._trainer.rank == 0
+        if mine and written.replaced is not None and flash.only_in_memory(written.replaced):
             _cuts.forget(self._trainer, written.replaced, "its slot in memory was used again")
         if not storage:
             saved.path = slot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ CUT_SECONDS = 60.0  # for a cut to be complete, unless somebody says otherwise
 RESTORE_SECONDS = 600.0  # until every rank of a group has told what it holds in memory
 CALL_SECONDS = 60.0  # for an answer that waits for nobody
 AGAIN_SECONDS = 0.25  # between two calls of a restore that cannot be decided yet, at most
+TO_STORAGE = 1024  # cuts that a process remembers: many more than it has slots in memory
 SLOW_SECONDS = 0.5  # without a decision: the user is told why
 
 log = logging.getLogger("headrace")
@@ -42,6 +44,27 @@ class ExactCut:
         self.cut: Cut | None = None
         #: Where the checkpoint lies, as bind() names it. The block sets it.
         self.path: str | os.PathLike[str] | None = None
+
+
+class ToStorage:
+    """The newest cuts of this process whose checkpoints are on storage, or on their way there. Several
+    Checkpointers may save one step of a replicated model, and then share its cut."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cuts: dict[str, bool] = {}  # whether it is bound
+
+    def add(self, cut: str, bound: bool = False) -> None:
+        with self._lock:
+            self._cuts[cut] = bound or self._cuts.get(cut, False)
+            while len(self._cuts) > TO_STORAGE:
+                del self._cuts[next(iter(self._cuts))]
+
+    def __contains__(self, cut: str) -> bool:
+        return cut in self._cuts
+
+    def bound(self, cut: str) -> bool:
+        return self._cuts.get(cut, False)
 
 
 class Refused(CheckpointError):
@@ -115,6 +138,8 @@ def ask(
         raise
     if answer.body is None:
         raise CheckpointError(f"{what}: no list of records came: agent, master and client have different versions")
+    if path and not memory:
+        trainer.to_storage.add(answer.cut)
     return Cut(answer.cut, step, answer.body)
 
 
@@ -137,7 +162,9 @@ def gather(trainer: Trainer, cut: str, slot: str, deadline: float) -> str:
 
 def bind(trainer: Trainer, cut: str, path: str, deadline: float) -> None:
     """Tells that a valid manifest of the cut is at path. Raises CheckpointError, Fenced."""
+    trainer.to_storage.add(cut)
     _say(trainer, {"call": "bind", "cut": cut, "path": path}, deadline, f"binding {path}")
+    trainer.to_storage.add(cut, bound=True)
 
 
 def drop(trainer: Trainer, cut: str, reason: str) -> None:

@@ -141,6 +141,8 @@ class Flash:
         self._want: tuple[Saved, str, int] | None = None
         self._writing = False
         self._followers: list[Saved] = []  # saves that a newer one has taken the place of
+        #: Where the checkpoints that earlier processes have left in memory lie if they are on storage too, by cut.
+        self._before = {m.cut_id: m.path for m in _memory.found(self.folder, self._trainer.rank)}
         there = self.candidates()[0]
         self._verified.begin(there, self.group)
         if not there:  # else after the restore, which it would slow down
@@ -190,6 +192,16 @@ class Flash:
         self.memory.complete(written, json.dumps(about, separators=(",", ":"), allow_nan=False).encode(), cut.id)
         self._owner._deltas.holds(cut.id, written.copy)
         return written.slot.path
+
+    def only_in_memory(self, cut: str) -> bool:
+        """Whether a checkpoint whose slot was used again is nowhere else: not on storage, and not on its way there."""
+        if cut in self._trainer.to_storage:
+            return False
+        path = self._before.pop(cut, None)
+        try:
+            return path is None or not self._owner._has(path)
+        except HeadraceError:
+            return False  # nobody knows; the master forgets it when a newer one is on storage
 
     # To storage.
 

@@ -31,8 +31,9 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
         unread: list[Exception] = []
         found = own(trainer, directory, unread)
         for old in removable(found, keep, newest, needed(unread)):
-            drop(trainer, old, f"retention keeps {keep}")
-            directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
+            with trainer.removing:
+                drop(trainer, old, f"retention keeps {keep}", shared=_shared(trainer, old, directory))
+                directory.remove(old) if isinstance(directory, Bucket) else _remove.remove(old)
             log.info("removed %s: retention keeps %d", old.folder, keep)
         if isinstance(directory, Bucket):
             directory.sweep(newest, 2 * patience)
@@ -42,12 +43,25 @@ def retain(trainer: Trainer, directory: str | Bucket, keep: int, newest: str, pa
         log.warning("%s: an old checkpoint could not be removed: %s", directory, error)
 
 
-def drop(trainer: Trainer, old: Manifest, reason: str) -> None:
-    """Makes the master drop the cut of a checkpoint that is removed next. Raises
-    CheckpointError if somebody has pinned it since it was found. While the master's answer is
-    unknown, nobody can pin it."""
+def _shared(trainer: Trainer, old: Manifest, directory: str | Bucket) -> bool:
+    """Whether another Checkpointer of this process has a checkpoint with the same cut: in a replicated
+    model a step has one cut, whoever saves it."""
+    if trainer.model != "replicated":
+        return False
+    name, own_ = os.path.basename(old.folder), os.fspath(directory)
+    others = [(other, has) for other, has in trainer.folders.items() if other != own_]
+    return any(has(os.path.join(other, name, _manifest.FILE_NAME)) for other, has in others)
+
+
+def drop(trainer: Trainer, old: Manifest, reason: str, shared: bool = False) -> None:
+    """Makes the master drop the cut of a checkpoint that is removed next; shared: another
+    checkpoint needs the cut, so the master keeps it. Raises CheckpointError if somebody has
+    pinned the checkpoint since it was found. While the master's answer is unknown, nobody can
+    pin it."""
     on = old.bucket if isinstance(old, Stored) else _remove
     on.begin(old)
+    if shared:
+        return
     try:
         _cuts.drop(trainer, old.cut_id, reason)
     except (_cuts.Refused, Fenced):

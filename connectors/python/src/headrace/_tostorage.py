@@ -27,6 +27,7 @@ def persist(ck: Checkpointer, pinned: Pinned) -> str:
     """Writes a checkpoint from memory to storage. Gives its folder."""
     deadline = time.monotonic() + ck._timeout
     cut = pinned.cut
+    ck._trainer.to_storage.add(cut.id)
     folder = os.path.join(ck.dir, _manifest.folder_name(cut.step, cut.body.get("rank"), cut.id))
     if ck._trainer.model == "replicated" and ck._trainer.rank != 0 and not ck._sharded:
         await_newer(ck, folder, cut, deadline)
@@ -140,7 +141,8 @@ def _write_staged(ck: Checkpointer, cut: Cut, folder: str, staged: Staged, deadl
         ck._reached("sealed")
         return upload(ck, cut, path, slot, deadline) and not again
     except CheckpointError as error:
-        if ck._trainer.rank == 0 or not ck._sharded:
+        mine = ck._trainer.rank == 0 or not ck._sharded
+        if mine and not ck._trainer.to_storage.bound(cut.id):  # else another Checkpointer has saved this step
             with contextlib.suppress(HeadraceError):
                 _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")
         raise

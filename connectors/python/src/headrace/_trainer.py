@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from . import _cuts
 from . import _messages as wire
 from ._channel import Channel
 from ._control import Control, interrupted
@@ -84,6 +85,11 @@ class Trainer:
         self._at_end: list[Callable[[], None]] = []
         #: For each writer of checkpoints: the rows of this process that are in them.
         self.covered: list[Covered] = []
+        #: The cuts whose checkpoints are on storage, or on their way there.
+        self.to_storage = _cuts.ToStorage()
+        #: The folders of this process's Checkpointers: whether a manifest lies at a path of one.
+        self.folders: dict[str, Callable[[str], bool]] = {}
+        self.removing = threading.Lock()  # held while a checkpoint is removed from one of them
         self.control = Control(settings, hello, self._channels)
         try:
             self.control.start(time.monotonic() + WELCOME_SECONDS, AGENT_BACK_SECONDS)

@@ -126,7 +126,9 @@ def give_up(ck: Checkpointer, cut: Cut, folder: str, path: str, error: BaseExcep
     except OSError as more:
         log.warning("%s: what is left of a save that failed: %s", folder, more)
     try:
-        if drop and not isinstance(error, Fenced) and (ck._trainer.rank == 0 or not ck._sharded):
+        mine = drop and (ck._trainer.rank == 0 or not ck._sharded)
+        # If the cut is bound, another Checkpointer has saved this step.
+        if mine and not isinstance(error, Fenced) and not ck._trainer.to_storage.bound(cut.id):
             _cuts.drop(ck._trainer, cut.id, f"its save failed: {error}")
     except HeadraceError as more:
         log.warning("the cut of a save that failed was not dropped: %s", more)

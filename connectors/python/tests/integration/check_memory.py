@@ -132,6 +132,20 @@ def test_an_older_checkpoint_in_memory_is_restored_by_its_step(job: Any, model: 
     assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
 
 
+@pytest.mark.parametrize("model", ["replicated", "private"])
+def test_checkpoints_on_storage_stay_bound_when_their_slots_are_used_again(job: Any, model: str) -> None:
+    n = job.write(3000)
+    job.up("--model", model)
+    job.apply()
+    env = {ROOT: os.environ[ROOT]}
+    job.trainer(TRAINER, **settings(job, n, stop=19, every=5, stored=True), **env).ended()
+    kept = json.loads(job.headrace("ckpt", "list", "-o", "json").stdout)
+    assert sorted(cut["step"] for cut in kept if cut["state"] == "bound") == [5, 10, 15], kept
+    out = job.trainer(TRAINER, **settings(job, n, every=5, step=5), **env).ended()
+    assert restored(out)[1:4] == ["5", "250", "storage"], out + job.logs()
+    assert np.array_equal(of_end(out), np.ones(n)), out + job.logs()
+
+
 def test_without_memory_the_newest_on_storage_is_taken_and_the_lost_one_is_voided(job: Any, memory: Path) -> None:
     n = job.write(3000)
     job.up("--model", "replicated")
