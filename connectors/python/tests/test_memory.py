@@ -206,6 +206,33 @@ def test_a_state_that_stays_in_use_costs_no_newer_checkpoint(
     assert not _memory._restored
 
 
+def test_a_forked_process_that_has_the_restored_state_costs_no_newer_checkpoint(folder: Folder) -> None:
+    """A worker of a DataLoader that was forked after the restore pins the slot for as long as it lives."""
+    killed = Memory(folder, 0, 2)
+    for number in (1, 2):
+        written(killed, {"w": np.full(10_000, number)}, number)
+    killed.close()
+    arrays = _memory.found(folder, 0)[0].load()[1]
+    ends, lives = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(lives)
+        os.read(ends, 1)
+        os._exit(0 if (arrays["w"] == 2).all() else 1)
+    os.close(ends)
+    del arrays
+    memory = Memory(folder, 0, 2)
+    for number in (3, 4, 5):
+        with pytest.raises(InterruptedError):
+            memory.copy(_state.flatten({"w": np.full(10_000, -1)}), halfway=dies)
+        assert _memory.found(folder, 0)[0].step == number - 1
+        written(memory, {"w": np.full(10_000, number)}, number)
+    os.close(lives)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    memory.close()
+    _memory._restored.clear()
+
+
 def test_an_unfinished_slot_of_a_killed_process_is_removed_at_the_next_start(folder: Folder) -> None:
     left = Path(folder.slot(0, 1) + _memory.NEW)
     left.write_bytes(bytes(1000))
@@ -241,4 +268,16 @@ def test_the_layout_of_the_first_save_is_ready_when_memory_is_warm(folder: Folde
 def test_a_delayed_warm_up_of_memory_does_not_delay_the_end(folder: Folder) -> None:
     memory = Memory(folder, 0, 2)
     memory.warm(1 << 20, delay=3600)
+    memory.close()
+
+
+def test_a_slot_that_was_read_is_free_although_its_reader_still_lives(folder: Folder) -> None:
+    memory = Memory(folder, 0, 2)
+    path = written(memory, {"w": np.arange(9.0)}, 1)
+    reading = _slots.Reading(path)
+    assert not locked(memory, path)
+    arrays = np.frombuffer(reading.memory, np.uint8)
+    reading.close()
+    assert locked(memory, path)
+    assert arrays.size
     memory.close()

@@ -25,6 +25,8 @@ _LOOK = 0.05  # seconds between two looks
 NEW = ".new"  # a file that will take a slot's place
 # Slots whose arrays this process uses: their inodes, each as often as it was loaded.
 _restored: list[int] = []
+_forks: list[None] = []  # one for each fork of this process
+os.register_at_fork(after_in_parent=lambda: _forks.append(None))
 ROOM = 1 << 20  # for what is said of a checkpoint, beside its image
 
 
@@ -302,13 +304,15 @@ class InMemory(Manifest):
             reading.close()
             raise
         _restored.append(reading.made)
-        weakref.finalize(reading.memory, _let_go, reading.release(), reading.made)
+        weakref.finalize(reading.memory, _let_go, reading.release(), reading.made, len(_forks))
         return tree, arrays
 
 
-def _let_go(fd: int, made: int) -> None:
-    """Nobody uses the arrays of a slot any more."""
-    _restored.remove(made)
+def _let_go(fd: int, made: int, forks: int) -> None:
+    """This process does not use the arrays of a slot any more. A process that was forked meanwhile has them
+    too, and pins the slot until it ends."""
+    if forks == len(_forks):
+        _restored.remove(made)
     os.close(fd)
 
 

@@ -256,7 +256,9 @@ class Reading:
         return fd
 
     def close(self) -> None:
+        """Ends the pin, even if something still refers to this: the map has a descriptor of its own."""
         if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1
 
