@@ -101,6 +101,16 @@ def test_a_delta_of_a_table_in_a_file_of_its_own(agents: Agents, tmp_path: Path)
     assert same(headrace.load(path, only=["model"]), {"model": {"table": table}, "n": np.ones(1)})
 
 
+def test_a_part_is_loaded_with_the_part_that_it_lies_in(agents: Agents, tmp_path: Path) -> None:
+    agents(model="private")
+    state = {"model": {"w": np.ones(2), "table": {"rows": np.arange(3)}}, "optimizer": {"m": np.zeros(2)}}
+    with headrace.dataset("clicks").batches(1) as stream:
+        with headrace.Checkpointer(tmp_path, stream, files=[*FILES, "model.table"]) as ck:
+            path = ck.save(stepped(stream, 1, np.zeros(1)), state).wait(300)
+    assert same(headrace.load(path, only=["model.table"]), {"model": state["model"]})
+    assert same(headrace.load(path, only=["model"]), {"model": {"w": np.ones(2)}})
+
+
 def test_a_delta_is_loaded_without_the_optimizer_of_its_base(agents: Agents, tmp_path: Path) -> None:
     agents(model="private")
     table = np.zeros((500, 8))

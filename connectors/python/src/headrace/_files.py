@@ -71,8 +71,8 @@ def of_state(state: dict[str, Any], listed: Iterable[dict[str, Any]], where: str
 
 
 def wanted(files: dict[str, str], only: Iterable[str] | None, where: str) -> dict[str, str]:
-    """The files of the places in `only`, and the file of the rest. None: all. Raises
-    CheckpointError for a place that has no file of its own."""
+    """The files of the places in `only`, of the places around them, and of the rest. None: all.
+    Raises CheckpointError for a place that has no file of its own."""
     if only is None:
         return files
     asked = [only] if isinstance(only, str) else list(only)
@@ -80,7 +80,7 @@ def wanted(files: dict[str, str], only: Iterable[str] | None, where: str) -> dic
         if place not in files or not place:
             own = ", ".join(repr(p) for p in sorted(files) if p) or "nothing"
             raise CheckpointError(f"{where}: only={asked!r}: {place!r} has no file of its own; {own} has")
-    return {place: name for place, name in files.items() if not place or place in asked}
+    return {p: name for p, name in files.items() if not p or any(a == p or a.startswith(f"{p}.") for a in asked)}
 
 
 def beside(node: Any, gone: frozenset[str], at: str = "") -> Any:
