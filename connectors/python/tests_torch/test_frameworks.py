@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -445,3 +446,14 @@ def test_records_in_no_checkpoint_of_a_framework_are_counted_at_the_end(
     (line,) = [line for line in text.splitlines() if "in no checkpoint" in line]
     assert f"{rows} records are in no checkpoint" in line, text
     assert how in line, text
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2])
+def test_a_trainer_that_keeps_one_checkpoint_is_warned(limit: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    from headrace.torch.transformers import HeadraceCallback
+
+    given = {"ignore_data_skip": True, "dataloader_num_workers": 0, "save_total_limit": limit}
+    callback = HeadraceCallback.__new__(HeadraceCallback)
+    callback._memory = False
+    callback.on_train_begin(SimpleNamespace(**given), SimpleNamespace(global_step=0), None)
+    assert ("Set save_total_limit=2 or more" in caplog.text) == (limit == 1)

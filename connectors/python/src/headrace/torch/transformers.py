@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import random
 from typing import Any
@@ -33,6 +34,8 @@ from transformers import Trainer, TrainerCallback
 
 from ._flash import Flash
 from ._loader import Loader, refuse_pad
+
+log = logging.getLogger("headrace")
 
 
 class HeadraceTrainer(Trainer):
@@ -109,6 +112,11 @@ class HeadraceCallback(TrainerCallback):
             )
         if args.dataloader_num_workers:
             raise ValueError("set dataloader_num_workers=0: the agent reads and decodes in a process of its own")
+        if args.save_total_limit == 1:
+            log.warning(
+                "save_total_limit=1: the Trainer removes the only checkpoint before the new one is bound to its "
+                "records, and a process that is killed in between leaves none. Set save_total_limit=2 or more"
+            )
         if self._memory and (args.deepspeed or args.fsdp):
             raise ValueError("set memory_every=0: with DeepSpeed and FSDP each rank has only a part of the model")
 
