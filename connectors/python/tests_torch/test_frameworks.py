@@ -457,3 +457,28 @@ def test_a_trainer_that_keeps_one_checkpoint_is_warned(limit: int | None, caplog
     callback._memory = False
     callback.on_train_begin(SimpleNamespace(**given), SimpleNamespace(global_step=0), None)
     assert ("Set save_total_limit=2 or more" in caplog.text) == (limit == 1)
+
+
+def test_a_second_trainer_and_a_save_in_mid_batch_are_no_checkpoints_of_other_records(
+    agents: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from headrace.torch import Loader
+    from headrace.torch.lightning import HeadraceCallback
+
+    agents(model="private", total=400)
+    loader = Loader("clicks", 10)
+    callback, batches, trainer = HeadraceCallback(loader), iter(loader), SimpleNamespace(global_step=0)
+    callback.on_train_start(trainer, None)
+    checkpoint: dict[str, Any] = {}
+    for step in (1, 2, 3):
+        next(batches)
+        trainer.global_step = step
+        callback.on_save_checkpoint(trainer, None, checkpoint)  # the optimizer has stepped, and the batch has not ended
+        assert checkpoint == {}
+        assert f"step {step} is in its model, and the last whole batch was that of step {step - 1}" in caplog.text
+        callback.on_train_batch_end(trainer)
+    callback.on_save_checkpoint(trainer, None, checkpoint)
+    assert checkpoint["headrace"]["step"] == 3
+    callback.on_train_start(trainer, None)  # fit() again
+    with pytest.raises(ValueError, match="this Trainer begins at step 0, and step 3 is in the model"):
+        callback.on_train_start(SimpleNamespace(global_step=0), None)

@@ -17,6 +17,7 @@ With checkpoints in memory, after each step, and on storage after each 1000th:
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -32,6 +33,8 @@ if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
     from pytorch_lightning import Callback
 else:
     from lightning.pytorch import Callback
+
+log = logging.getLogger("headrace")
 
 _KEY = "headrace"
 _BACK = "headrace_restored"  # the step, of a checkpoint whose records restore() went back to
@@ -91,6 +94,16 @@ class HeadraceCallback(Callback):
     def _stream(self) -> Stream:
         return self._given.stream if isinstance(self._given, Loader) else self._given
 
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Refuses a Trainer whose steps this process has reported already: they could not be reported again."""
+        last = self._stream._trainer.last_step
+        if trainer.global_step < last:
+            raise ValueError(
+                f"this Trainer begins at step {trainer.global_step}, and step {last} is in the model of this process "
+                "already. After callback.restore() or a checkpoint, give its path to fit(ckpt_path=...). To go on "
+                "after fit(), call fit() of the same Trainer again; a new Trainer needs a new process"
+            )
+
     def on_train_batch_end(self, trainer: Any, *args: Any, **more: Any) -> None:
         """Steps what the optimizer has taken in."""
         self._trained += 1
@@ -119,8 +132,17 @@ class HeadraceCallback(Callback):
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Waits until all ranks have said the step, and stores the cut."""
-        if trainer.global_step and not self._dumps:
-            checkpoint[_KEY] = self._stream.state_dict()
+        if not trainer.global_step or self._dumps:
+            return
+        if trainer.global_step != self._last:  # an error has ended the batch, for example
+            log.warning(
+                "this checkpoint of Lightning gets no records: step %d is in its model, and the last whole batch was "
+                "that of step %d. fit() does not go on from it",
+                trainer.global_step,
+                self._last,
+            )
+            return
+        checkpoint[_KEY] = self._stream.state_dict()
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Goes back to the records of the checkpoint's model."""
