@@ -154,8 +154,7 @@ func Run(ctx context.Context, cfg Config) error {
 		defer signal.Stop(signals)
 		cfg.Signals = signals
 	}
-	g := &group{cfg: cfg, ends: make(chan *worker, cfg.NProcPerNode), out: &output{w: cfg.Out}, err: &output{w: cfg.Err}}
-	g.out.written, g.err.written = &g.written, &g.written
+	g := newGroup(cfg)
 	g.spawner, g.oom = newSpawner(), newMemoryKills("/")
 	defer g.spawner.stop()
 	defer g.waits.Wait()
@@ -179,9 +178,9 @@ type group struct {
 	restarts int // used of the budget
 	port     int
 	failed   []End
-	stopping bool // signals were sent; nothing is started any more
-	again    bool // replicated: the group is being stopped to start again
-	kill     *time.Timer
+	stopping bool        // signals were sent; nothing is started any more
+	again    bool        // replicated: the group is being stopped to start again
+	kill     *time.Timer // runs from stop to the end of Grace
 
 	oom     *memoryKills
 	notes   string      // folder in which workers say why they end
@@ -192,17 +191,30 @@ type group struct {
 	cluster cluster // of Roles
 }
 
+func newGroup(cfg Config) *group {
+	g := &group{
+		cfg: cfg, out: &output{w: cfg.Out}, err: &output{w: cfg.Err}, kill: idleTimer(), cluster: cluster{late: idleTimer()},
+		tasks: cfg.makeTasks(), workers: make([]*worker, cfg.NProcPerNode), ends: make(chan *worker, cfg.NProcPerNode),
+		quick: map[int]int{}, waiting: map[int]*wait{}, due: make(chan func() error, cfg.NProcPerNode+1),
+	}
+	g.out.written, g.err.written = &g.written, &g.written
+	return g
+}
+
+// idleTimer returns a timer that does not fire until it is reset.
+func idleTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
 func (g *group) run(ctx context.Context) error {
-	g.kill = time.NewTimer(time.Hour)
 	defer g.kill.Stop()
-	g.quick, g.waiting, g.due = map[int]int{}, map[int]*wait{}, make(chan func() error, g.cfg.NProcPerNode+1)
+	defer g.cluster.late.Stop()
 	if notes, err := os.MkdirTemp("", "headrace-run-"); err == nil { // without it all failures are alike
 		g.notes = notes
 		defer os.RemoveAll(notes)
 	}
-	g.tasks, g.workers = g.cfg.makeTasks(), make([]*worker, g.cfg.NProcPerNode)
-	g.cluster.late = time.NewTimer(time.Hour)
-	defer g.cluster.late.Stop()
 	if err := g.startAll(); err != nil {
 		return err
 	}
@@ -381,7 +393,7 @@ func (g *group) startAgain() error {
 	g.tell(-1, true)
 	first := g.failed[0]
 	g.again, g.stopping, g.failed = false, false, nil
-	g.kill.Reset(time.Hour)
+	g.kill.Stop()
 	g.attempt++
 	return g.later(-1, first, g.startAll)
 }

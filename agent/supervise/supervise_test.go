@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headrace/headrace/internal/proof/leaks"
@@ -70,6 +72,40 @@ func (l *lines) await(t *testing.T, n int, text string) {
 func sh(script string) Config {
 	out := newLines()
 	return Config{Cmd: []string{"/bin/sh", "-c", script}, Out: out, Err: out, Signals: make(chan os.Signal, 2), Grace: 5 * time.Second}
+}
+
+// A timer that was to be set when the group is asked to end was once made with an hour to run, and
+// killed all trainers after an hour.
+func TestWorkersRunAsLongAsTheyWant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fires := func(g *group) bool {
+			time.Sleep(1000 * time.Hour)
+			select {
+			case <-g.kill.C:
+				return true
+			case <-g.cluster.late.C:
+				return true
+			default:
+				return false
+			}
+		}
+		g := newGroup(Config{Model: Replicated, Grace: time.Second, Backoff: func(int) time.Duration { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+		if fires(g) {
+			t.Error("workers that nobody has asked to end are killed")
+		}
+		g.stop(syscall.SIGTERM)
+		if !fires(g) {
+			t.Error("workers that were asked to end and do not are not killed")
+		}
+		g.stop(syscall.SIGTERM)
+		g.failed = []End{{}}
+		if err := g.startAgain(); err != nil {
+			t.Fatal(err)
+		}
+		if fires(g) {
+			t.Error("workers that were started again are killed")
+		}
+	})
 }
 
 func TestEachRankGetsTorchrunsEnvironmentAndItsPrefix(t *testing.T) {
