@@ -21,6 +21,7 @@ find it by HEADRACE_AGENT, or at its default place.`,
 		Example: `  headrace agent --name node-1 --master 10.0.0.1:7070 --allow-root /data`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			outliveReaders()
 			if err := a.load(cmd, nil); err != nil {
 				return err
 			}

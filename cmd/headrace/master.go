@@ -19,6 +19,7 @@ Off loopback it needs --tls-cert, --tls-key and --tls-ca: everybody shows a cert
 		Example: `  headrace master --job ctr --allow-root /data`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			outliveReaders()
 			if err := a.load(cmd, nil); err != nil {
 				return err
 			}

@@ -140,6 +140,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	// The first signal goes to the trainers, the second kills them, the third ends this
 	// process at once.
 	a.stops.patience.Store(3)
+	outliveReaders()
 	defaults := trainersFirst
 	if isJobFile(cmd, args) {
 		var err error

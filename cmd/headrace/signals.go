@@ -52,3 +52,10 @@ func (s *stops) watch(signals <-chan os.Signal, cancel func(), exit func(int)) {
 		}
 	}
 }
+
+// outliveReaders makes a process go on when the reader of its output has ended, as `tee` does
+// at Ctrl-C. Without this, the next line would end the process at once (SIGPIPE), and its
+// trainers with it. A verb that only prints something ends like that, as other tools do. The
+// channel has no reader. It only takes the signal away from the runtime; trainers do not
+// inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -43,6 +46,50 @@ func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
 			if asked != c.asked || code != c.code || len(s.seen) != asked {
 				t.Errorf("patience %d, signals after %v: asked to stop %d times, exit code %d, %d signals passed on; want %d times, exit code %d and as many passed on", c.patience, c.after, asked, code, len(s.seen), c.asked, c.code)
 			}
+		})
+	}
+}
+
+// In `headrace run ... | tee log`, Ctrl-C ends tee before the trainers have ended. What they print
+// while they save must not end the program.
+func TestAProgramWhoseOutputNobodyReadsAnyMoreStillStopsInOrder(t *testing.T) {
+	const saves = `trap 'echo saving; echo saving; touch saved; exit 0' INT; echo ready; while :; do sleep 0.1; done`
+	for _, tc := range []struct {
+		name, ready string
+		args        []string
+	}{
+		{"run", "ready", []string{"run", "--", "sh", "-c", saves}},
+		{"up", "trainers can come", []string{"up"}},
+		{"master", "master is up", []string{"master", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--allow-root", "."}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &proc{t: t, cmd: exec.Command(binary, tc.args...), out: &output{}, err: &output{}, done: make(chan struct{})}
+			p.cmd.Dir, p.cmd.Env = w.dir, w.env
+			p.cmd.Stdout, p.cmd.Stderr = write, write
+			if err := p.cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			write.Close()
+			go func() { _ = p.cmd.Wait(); close(p.done) }()
+			t.Cleanup(p.kill)
+			lines := bufio.NewScanner(read)
+			for lines.Scan() && !strings.Contains(lines.Text(), tc.ready) {
+				_, _ = p.err.Write(append(lines.Bytes(), '\n'))
+			}
+			read.Close() // nobody reads its output any more
+			p.signal(os.Interrupt)
+			if r := p.wait(); r.code != 0 {
+				t.Errorf("exit code %d (%v), want 0\n%s", r.code, p.cmd.ProcessState, r.err)
+			}
+			if _, err := os.Stat(w.path("saved")); tc.name == "run" && err != nil {
+				t.Errorf("the trainer did not come to the end of its saving: %v", err)
+			}
+			w.nothingLeft()
 		})
 	}
 }

@@ -27,6 +27,7 @@ current folder and from the roots of -f, or from --allow-root if that is given.`
 		Example: `  headrace up -f clicks.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			outliveReaders()
 			docs, err := a.loadUp(cmd, files, oneMachine)
 			if err != nil {
 				return err
