@@ -14,8 +14,12 @@ import (
 	"github.com/headrace/headrace/internal/suggest"
 )
 
-// asUsage gives wrong arguments of every verb exit code 2 and a hint.
+// asUsage gives wrong arguments of every verb exit code 2 and a hint. A verb that only has
+// verbs below it shows its help, and refuses a word that is none of them.
 func asUsage(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.RunE = noSuchVerb, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)

@@ -28,8 +28,6 @@ checkpoint's folder, or a folder of checkpoints, here or in a bucket
 where one is there, they also show what its ledger says: bound, frozen, carried,
 voided, or nothing.`,
 		Aliases: []string{"checkpoint", "checkpoints"},
-		Args:    noSuchVerb,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.ckptListCommand(), a.ckptShowCommand(), a.ckptVerifyCommand(), a.ckptPinCommand(), a.ckptUnpinCommand(), a.ckptRmCommand())
 	return cmd

@@ -20,8 +20,6 @@ func (a *app) datasetCommand() *cobra.Command {
 		Use:     "dataset",
 		Short:   "Datasets: apply, list, describe, peek, check, pause, resume, delete, status",
 		Aliases: []string{"datasets", "ds"},
-		Args:    noSuchVerb,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.datasetVerbs()...)
 	return cmd

@@ -104,8 +104,45 @@ The verbs of ` + "`headrace dataset`" + ` work without that word too: headrace l
 		}
 	}
 	root.AddCommand(a.versionCommand())
+	root.SetHelpCommand(helpCommand(root))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	asUsage(root)
 	return root
+}
+
+// helpCommand is cobra's, but refuses a word that is not a verb.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Help about any verb",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (verbs []string, _ cobra.ShellCompDirective) {
+			of, _, err := root.Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			for _, c := range of.Commands() {
+				if c.IsAvailableCommand() {
+					verbs = append(verbs, c.Name()+"\t"+c.Short)
+				}
+			}
+			return verbs, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err != nil {
+				return advice.Usage.Wrap("", err)
+			}
+			if of.HasSubCommands() {
+				if err := noSuchVerb(of, rest); err != nil {
+					return err
+				}
+			}
+			of.InitDefaultHelpFlag()
+			of.InitDefaultVersionFlag()
+			return of.Help()
+		},
+	}
 }
 
 // noSuchVerb refuses a word that is not a verb, and names the verb that was probably

@@ -39,6 +39,10 @@ func TestExitCodesAndHintsWithoutAMaster(t *testing.T) {
 	}{
 		{"unknown verb", "lst", exitUsage, []string{"headrace has no verb lst", "did you mean list?"}},
 		{"unknown verb of dataset", "dataset aply", exitUsage, []string{"headrace dataset has no verb aply", "did you mean apply?"}},
+		{"unknown verb of deadletter", "deadletter lst", exitUsage, []string{"headrace deadletter has no verb lst", "did you mean list?"}},
+		{"shell without a completion", "completion tcsh", exitUsage, []string{"headrace completion has no verb tcsh", "zsh"}},
+		{"help of an unknown verb", "help lst", exitUsage, []string{"headrace has no verb lst", "did you mean list?"}},
+		{"help of an unknown verb of dataset", "help dataset aply", exitUsage, []string{"headrace dataset has no verb aply", "did you mean apply?"}},
 		{"unknown flag", "list --jbo x", exitUsage, []string{"unknown flag: --jbo", "did you mean --job?"}},
 		{"missing argument", "describe", exitUsage, []string{"headrace describe needs NAME", "headrace describe --help"}},
 		{"bad flag value", "list -o xml", exitUsage, []string{`--output: output: "xml": not one of table, json, yaml`}},
@@ -95,9 +99,13 @@ func TestWhatIsInterruptedExitsWith130WhateverItSays(t *testing.T) {
 func TestHelpOfEveryVerb(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range []string{"", "up", "run", "master", "agent", "demo", "dataset", "dataset apply", "dataset list", "dataset describe", "dataset peek",
-		"dataset check", "dataset pause", "dataset resume", "dataset delete", "dataset status", "status", "top", "version", "ckpt", "ckpt list", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt rm", "audit", "rewind", "reclaim", "push"} {
+		"dataset check", "dataset pause", "dataset resume", "dataset delete", "dataset status", "status", "top", "version", "deadletter", "ckpt", "ckpt list", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt rm", "audit", "rewind", "reclaim", "push"} {
 		name := strings.ReplaceAll(strings.TrimSpace("headrace "+args), " ", "-")
-		golden(t, filepath.Join("help", name+".txt"), w.ok(append(strings.Fields(args), "--help")...))
+		help := w.ok(append(strings.Fields(args), "--help")...)
+		golden(t, filepath.Join("help", name+".txt"), help)
+		if asked := w.ok(append([]string{"help"}, strings.Fields(args)...)...); asked != help {
+			t.Errorf("headrace help %s shows\n%s\nand --help shows\n%s", args, asked, help)
+		}
 	}
 	if err := filepath.WalkDir("testdata/help", func(path string, d fs.DirEntry, err error) error {
 		b, _ := os.ReadFile(path)
