@@ -70,8 +70,14 @@ func TestTopRepaintsATerminalAndGivesItBack(t *testing.T) {
 	w.clicks(10)
 	m := w.master()
 	w.ok("apply", "-f", "clicks.yaml")
-	top, _ := w.onTerminal("top", "--every", "100ms")
-	top.until("the second painting of top", func() bool { return strings.Count(top.out.String(), terminal.Home+"job default") >= 2 })
+	top, keys := w.onTerminal("top", "--every", "100ms")
+	paintings := func() int { return strings.Count(top.out.String(), terminal.Home+"job default") }
+	top.until("the second painting of top", func() bool { return paintings() >= 2 })
+	if err := unix.IoctlSetWinsize(int(keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{}); err != nil { // as a serial line has it
+		t.Fatal(err)
+	}
+	before := paintings()
+	top.until("two paintings of top on a terminal that has no size", func() bool { return paintings() >= before+2 })
 	if !strings.HasPrefix(top.out.String(), terminal.EnterScreen) {
 		t.Errorf("top begins with %q, want it to switch to the other screen first", top.out.String()[:40])
 	}

@@ -58,7 +58,7 @@ func (a *app) live(ctx context.Context, c *client, out *os.File, every time.Dura
 			s.Update(v)
 		}
 		width, height, sizeErr := term.GetSize(int(out.Fd()))
-		if sizeErr != nil {
+		if sizeErr != nil || width == 0 || height == 0 { // a serial line, for example, has no size
 			width, height = 80, 24
 		}
 		s.Paint(out, width, height)
