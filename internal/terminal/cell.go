@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -26,7 +27,7 @@ func ClipMiddle(s string, width int) string {
 	return string(r[:head]) + "..." + string(r[len(r)-(width-3-head):])
 }
 
-// Cell is a decoded value in a cell. Control bytes become "?": no byte of a
+// Cell is a decoded value in a cell. Control characters become "?": no part of a
 // record controls the terminal.
 func Cell(v any) string {
 	switch v := v.(type) {
@@ -40,7 +41,7 @@ func Cell(v any) string {
 		return "[" + strings.Join(parts, " ") + "]"
 	case string:
 		return strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f {
+			if unicode.IsControl(r) { // also U+0080 to U+009F, of which one begins a sequence
 				return '?'
 			}
 			return r

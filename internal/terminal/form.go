@@ -9,7 +9,7 @@ import (
 )
 
 // Write prints v in format: json, yaml, or else as table prints it. JSON and YAML
-// have the same fields in the same order.
+// have the same fields in the same order. The error is that of w.
 func Write(w io.Writer, format string, v any, table func(w io.Writer)) error {
 	switch format {
 	case "json":
@@ -20,8 +20,22 @@ func Write(w io.Writer, format string, v any, table func(w io.Writer)) error {
 	case "yaml":
 		return WriteYAML(w, v)
 	}
-	table(w)
-	return nil
+	r := &remembering{w: w}
+	table(r)
+	return r.err
+}
+
+// remembering is a writer that keeps its first error. After it, nothing more is written.
+type remembering struct {
+	w   io.Writer
+	err error
+}
+
+func (r *remembering) Write(b []byte) (n int, err error) {
+	if r.err == nil {
+		n, r.err = r.w.Write(b)
+	}
+	return n, r.err
 }
 
 // WriteYAML goes through JSON, so that both have the same names and order: JSON

@@ -1,6 +1,9 @@
 package terminal
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -39,7 +42,27 @@ func TestAmountsReadWell(t *testing.T) {
 }
 
 func TestNoControlByteOfARecordReachesTheTerminal(t *testing.T) {
-	if got := Cell([]any{"a\x1b[2J", nil, 1.5, int64(3)}); got != "[a?[2J - 1.5 3]" {
-		t.Errorf("got %v, want %v", got, "[a?[2J - 1.5 3]")
+	if got := Cell([]any{"a\x1b[2J\u009b2J", nil, 1.5, int64(3)}); got != "[a?[2J?2J - 1.5 3]" {
+		t.Errorf("got %v, want %v", got, "[a?[2J?2J - 1.5 3]")
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestOutputThatCannotBeWrittenIsAnErrorInEveryForm(t *testing.T) {
+	for _, form := range []string{"table", "json", "yaml"} {
+		err := Write(full{}, form, map[string]int{"a": 1}, func(w io.Writer) {
+			for i := range 3 {
+				fmt.Fprintln(w, i)
+			}
+		})
+		if err == nil || !strings.Contains(err.Error(), errFull.Error()) {
+			t.Errorf("%s: %v, want %v", form, err, errFull)
+		}
 	}
 }
