@@ -72,11 +72,11 @@ func parseFile(path string, b []byte) (map[string]fileValue, error) {
 			continue
 		}
 		switch {
-		case s == nil:
-			errs = append(errs, fmt.Errorf("%s: %s: no such setting; %s", where, key.Value, suggest.Hint(key.Value, append(keys(), connectionsKey), "settings")))
-			continue
 		case out[key.Value].where != "":
 			errs = append(errs, fmt.Errorf("%s: %s: given twice; first at %s", where, key.Value, out[key.Value].where))
+			continue
+		case s == nil:
+			errs = append(errs, fmt.Errorf("%s: %s: no such setting; %s", where, key.Value, suggest.Hint(key.Value, append(keys(), connectionsKey), "settings")))
 			continue
 		}
 		values, err := scalars(val, s.list)
@@ -94,6 +94,8 @@ func scalars(n *yaml.Node, list bool) ([]string, error) {
 		n = n.Alias
 	}
 	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null": // `state:`, and `state: null` as templates write it
+		return []string{""}, nil
 	case n.Kind == yaml.ScalarNode:
 		return []string{n.Value}, nil
 	case n.Kind == yaml.SequenceNode && list:
