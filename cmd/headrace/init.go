@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -127,10 +128,20 @@ func (a *app) init(cmd *cobra.Command, f *initFlags, data string) error {
 		names[i] = w.name
 	}
 	if f.out != "." {
-		run = "cd " + f.out + " && " + run
+		run = "cd " + forShell(f.out) + " && " + run
 	}
 	fmt.Fprintf(a.out, "wrote %s. The next command:\n\n    %s\n", strings.Join(names, ", "), run)
 	return nil
+}
+
+// forShell quotes a word if a shell would not take it as it is.
+func forShell(word string) string {
+	if strings.IndexFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+=:,@%", r)
+	}) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 type file struct{ name, text string }

@@ -72,3 +72,14 @@ func TestInitNamesTheJobAfterItsFolderWhereTheNameIsTaken(t *testing.T) {
 		t.Errorf("after folder a was removed, a new job is called %s, want d", name)
 	}
 }
+
+func TestTheNextCommandThatInitNamesCanBeTyped(t *testing.T) {
+	w := newWorld(t)
+	w.write("d.csv", "x,label\n1,0\n2,1\n")
+	const folder = "my model's $HOME"
+	_, next, _ := strings.Cut(w.ok("init", "d.csv", "--out", folder), "The next command:\n\n")
+	cd, _, _ := strings.Cut(next, " && ")
+	if r := w.startProgram("sh", "-c", cd+" && ls").wait(); !strings.Contains(r.out, "train.py") {
+		t.Errorf("a shell does not come into folder %s by %q: %+v", folder, cd, r)
+	}
+}

@@ -2,6 +2,7 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headrace/headrace/internal/advice"
 	"github.com/headrace/headrace/internal/dataset"
@@ -114,8 +116,15 @@ func filesOrigin(ctx context.Context, data, folder string) (*origin, error) {
 		return nil, err
 	}
 	st, err := os.Stat(abs)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, advice.NotFound.Errorf(forms(), "%s: there is no such file or folder", data)
+	case err != nil:
+		return nil, err
+	case !st.IsDir() && !st.Mode().IsRegular(): // a pipe can be read once only
+		return nil, advice.Usage.Errorf("write what comes out of it into a file first", "%s is neither a file nor a folder", data)
+	case !utf8.ValidString(abs):
+		return nil, advice.Usage.Errorf("give it another name", "%q is no UTF-8, so no spec can name it", data)
 	}
 	kind, field := filesKind()
 	o := &origin{name: safeName(strings.TrimSuffix(filepath.Base(abs), ending(abs))), about: data, kind: kind}
@@ -126,7 +135,7 @@ func filesOrigin(ctx context.Context, data, folder string) (*origin, error) {
 	} else if names, err = namesBelow(abs); err != nil {
 		return nil, err
 	} else if len(names) == 0 {
-		return nil, advice.NotFound.Errorf("names that begin with . or _ are left out", "%s holds no file", data)
+		return nil, advice.NotFound.Errorf("names that begin with . or _ are left out, and so are links to folders", "%s holds no file", data)
 	}
 	name, paths := o.files(names, one)
 	o.file = filepath.Join(root, name)
@@ -176,6 +185,9 @@ func (o *origin) say(ctx context.Context) error {
 }
 
 func namesBelow(root string) (names []string, err error) {
+	if root, err = filepath.EvalSymlinks(root); err != nil { // WalkDir would not enter a link
+		return nil, err
+	}
 	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		switch base := d.Name(); {
 		case err != nil:
@@ -187,6 +199,9 @@ func namesBelow(root string) (names []string, err error) {
 				return fs.SkipDir
 			}
 		case !d.IsDir():
+			if st, err := os.Stat(p); err != nil || !st.Mode().IsRegular() { // of a link: what it leads to
+				return err
+			}
 			rel, err := filepath.Rel(root, p)
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/headrace/headrace/internal/advice"
@@ -218,6 +219,21 @@ func TestAFolderIsReadByItsMostFrequentEnding(t *testing.T) {
 	f.decodes(p, 6)
 }
 
+func TestAFolderMayBeALink(t *testing.T) {
+	f := newFolder(t)
+	f.write("disk/a.csv", "a,label\n1,0\n2,1\n")
+	for link, to := range map[string]string{"data": "disk", "disk/b.csv": "a.csv"} {
+		if err := os.Symlink(to, filepath.Join(f.path, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := f.look("data")
+	if !strings.Contains(p.Spec(), "root: data") || !strings.Contains(p.Spec(), `paths: ["**/*.csv"]`) {
+		t.Errorf("the spec does not read **/*.csv below data:\n%s", p.Spec())
+	}
+	f.decodes(p, 4)
+}
+
 func TestFoldersNamedKeyValueBecomeColumns(t *testing.T) {
 	f := newFolder(t)
 	for i := range 4 {
@@ -349,7 +365,14 @@ func TestDataThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(f.path, "nothing"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(filepath.Join(f.path, "pipe.csv"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.write("caf\xe9.csv", "a,label\n1,0\n")
 	for _, tc := range []struct{ data, says, hint string }{
+		{filepath.Join(f.path, "pipe.csv"), "neither a file nor a folder", "into a file first"},
+		{filepath.Join(f.path, "caf\xe9.csv"), "no UTF-8", "another name"},
+		{filepath.Join(f.path, "empty.csv", "a.csv"), "not a directory", ""},
 		{filepath.Join(f.path, "none.csv"), "no such file", "a folder"},
 		{filepath.Join(f.path, "empty.csv"), "is empty", "write some records"},
 		{filepath.Join(f.path, "nothing"), "holds no file", ""},
