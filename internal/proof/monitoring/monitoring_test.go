@@ -139,6 +139,23 @@ func TestEachExpressionIsRightAndNamesMetricsThatExist(t *testing.T) {
 	}
 }
 
+func TestNoAlertAddsUpWhatIsOfSeveralMasters(t *testing.T) {
+	sums := 0
+	for where, text := range expressions(t) {
+		parser.Inspect(parse(t, where, text), func(n parser.Node, _ []parser.Node) error {
+			if sum, ok := n.(*parser.AggregateExpr); ok && strings.HasPrefix(where, "alert ") {
+				if sums++; sum.Without || !slices.Contains(sum.Grouping, "instance") {
+					t.Errorf("%s adds up over masters: one job that trains hides another one with a dataset of the same name that does not: %s", where, sum)
+				}
+			}
+			return nil
+		})
+	}
+	if sums == 0 {
+		t.Error("no alert adds anything up")
+	}
+}
+
 var address = regexp.MustCompile(`metrics=(127\.0\.0\.1:\d+)`)
 
 // scrape starts a real job with a dataset and gives the names of the metrics that it exposes.
