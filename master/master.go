@@ -216,6 +216,10 @@ func (m *Master) openStore() (*store.Pebble, error) {
 	return store.Open(filepath.Join(m.cfg.State, storeFolder), store.Options{Logger: m.cfg.Logger})
 }
 
+// Lives reports whether the master of a state folder on this machine lives. It is for other
+// processes than the master's own.
+func Lives(state string) bool { return store.InUse(filepath.Join(state, storeFolder)) }
+
 // reachable turns the wildcard address into one that can be dialed from here.
 func reachable(a net.Addr) string {
 	t, ok := a.(*net.TCPAddr)

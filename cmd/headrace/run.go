@@ -214,6 +214,9 @@ func (a *app) masterAlive() bool {
 	if err != nil {
 		return false
 	}
+	if link.Loopback(addr) && !master.Lives(a.cfg.State) {
+		return false // it was killed, and its port may be another process's by now
+	}
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return false

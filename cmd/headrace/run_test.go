@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -80,6 +81,26 @@ func TestRunBesidesAMasterAndAnAgentThatAreThere(t *testing.T) {
 	}
 	a.stop()
 	m.stop()
+	w.nothingLeft()
+}
+
+// A master that is killed leaves its address file. Later its port may be that of any program.
+func TestRunStartsAMasterWhereTheLastOneWasKilledAndItsPortIsTaken(t *testing.T) {
+	w := newWorld(t)
+	m := w.master()
+	m.signal(syscall.SIGKILL)
+	m.wait()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := link.WriteAddress(w.state(), l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if out := w.ok("run", "--", "echo", "trained"); !strings.Contains(out, "trained") {
+		t.Errorf("the trainer says %q", out)
+	}
 	w.nothingLeft()
 }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -57,6 +60,24 @@ func Open(dir string, opts Options) (*Pebble, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// lockFile is the file that pebble locks in the folder.
+const lockFile = "LOCK"
+
+// InUse reports whether another process has the folder open. A process that has it open itself
+// must not ask: the kernel takes the lock away when any file that names it is closed.
+func InUse(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
+		return true // not known
+	}
+	return lock.Type != unix.F_UNLCK
 }
 
 func (s *Pebble) open(opts Options) error {
