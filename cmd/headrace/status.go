@@ -48,7 +48,9 @@ func (a *app) job(ctx context.Context, c *client) (view.Job, error) {
 	if err != nil {
 		return view.Job{}, err
 	}
-	return view.JobOf(reply), nil
+	v := view.JobOf(reply)
+	v.TLS = a.cfg.TLS.Enabled() // as the master has it, or it would not have answered
+	return v, nil
 }
 
 func (a *app) jobStatus(ctx context.Context, c *client) error {

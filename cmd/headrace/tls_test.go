@@ -21,11 +21,14 @@ func TestOffLoopbackEverybodyShowsACertificate(t *testing.T) {
 	w.clicks(100)
 	tls := w.certificate("job")
 	// The master listens on all addresses of this machine, not only on loopback.
-	m := w.start(append([]string{"up", "--listen", "0.0.0.0:0", "--http", "off", "-f", "clicks.yaml"}, tls...)...)
+	m := w.start(append([]string{"up", "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0", "-f", "clicks.yaml"}, tls...)...)
 	m.until("trainers can come", func() bool { return strings.Contains(m.err.String(), "trainers can come") })
 
 	if out := w.ok(append([]string{"list"}, tls...)...); !strings.Contains(out, "clicks") {
 		t.Errorf("list with a certificate says %q, want the dataset clicks", out)
+	}
+	if out := w.ok(append([]string{"status"}, tls...)...); !strings.Contains(out, "\nhttps://127.0.0.1:") {
+		t.Errorf("status with a certificate says %q, want the address of the pages with https", out)
 	}
 	if r := w.run("list"); r.code != exitFailed || !strings.Contains(r.err, "--tls-cert") {
 		t.Errorf("list without a certificate: %+v, want an error that names --tls-cert", r)

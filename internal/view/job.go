@@ -65,6 +65,8 @@ type Job struct {
 	Datasets         []Dataset   `json:"datasets"`
 	Checkpoint       *Checkpoint `json:"checkpoint"` // null: none is bound
 	InMemory         *Checkpoint `json:"in_memory"`  // newer than that, and in memory only; null: none
+
+	TLS bool `json:"-"` // the master's pages are https
 }
 
 func JobOf(j *headracev1.JobReply) Job {

@@ -32,7 +32,11 @@ func (v *Job) Write(w io.Writer, width int) {
 		line("in memory only: step %s%s  of %s ago  kept %d", terminal.Grouped(c.Step), c.of(), age, c.Kept)
 	}
 	if v.HTTP != "" {
-		line("http://%s/metrics", v.HTTP)
+		scheme := "http"
+		if v.TLS {
+			scheme = "https"
+		}
+		line("%s://%s/metrics", scheme, v.HTTP)
 	}
 	section := func(t *terminal.Table) {
 		if t.Empty() {
