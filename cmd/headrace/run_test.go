@@ -62,6 +62,18 @@ func TestRunGivesTrainersEveryRecordOnce(t *testing.T) {
 	w.nothingLeft()
 }
 
+// An empty input is at its end at once.
+func TestAnInputWithoutARecordWasNotReadBefore(t *testing.T) {
+	w := newWorld(t)
+	w.clicks(0)
+	for _, args := range [][]string{{"run"}, {"run", "--fresh"}} {
+		r := w.run(append(args, "-f", "clicks.yaml", "--", w.self(""))...)
+		if rows, _ := read(t, r.out); r.code != exitOK || rows != 0 || strings.Contains(r.err, "was read to its end before") {
+			t.Errorf("headrace %v over an empty file: %+v, want no rows, and nothing about an earlier run", args, r)
+		}
+	}
+}
+
 func TestRunBesidesAMasterAndAnAgentThatAreThere(t *testing.T) {
 	w := newWorld(t)
 	w.clicks(100)

@@ -51,6 +51,9 @@ func (a *app) applyAtStart(ctx context.Context, c *client, at atStart) error {
 				return err
 			}
 		}
+		if was == nil {
+			continue // nothing was there before
+		}
 		now, err := describe(ctx, c, d.Spec.Name)
 		if err != nil || now == nil {
 			return err
