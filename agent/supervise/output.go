@@ -30,12 +30,16 @@ func (o *output) lines(b []byte, n int) int64 {
 }
 
 // prefixed puts "[rank] ", or "[role] ", in front of each line of one worker's stream.
+//
+// A bar of progress, such as tqdm's, writes lines that end with \r, over each other. Each of them
+// is passed on when the next one begins. They are not kept for the summary.
 type prefixed struct {
 	to     *output
 	prefix string
 
 	mu   sync.Mutex
 	buf  []byte // prefix and an unfinished line
+	back bool   // the last byte was \r: a line ends there, or an end of \r\n begins
 	kept [][]byte
 	keep int
 
@@ -55,9 +59,17 @@ func (p *prefixed) Write(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	n := len(b)
 	for len(b) > 0 {
+		if p.back && b[0] != '\n' {
+			p.over()
+		}
+		p.back = false
 		room := maxLine - (len(p.buf) - len(p.prefix))
-		end := bytes.IndexByte(b, '\n')
+		end := bytes.IndexAny(b, "\r\n")
 		switch {
+		case end >= 0 && end <= room && b[end] == '\r':
+			p.buf = append(p.buf, b[:end]...)
+			b, p.back = b[end+1:], true
+			continue
 		case end >= 0 && end <= room:
 			p.buf = append(p.buf, b[:end]...)
 			b = b[end+1:]
@@ -71,6 +83,15 @@ func (p *prefixed) Write(b []byte) (int, error) {
 		p.emit()
 	}
 	return n, nil
+}
+
+// over passes on a line over which the next one is written.
+func (p *prefixed) over() {
+	if len(p.buf) > len(p.prefix) {
+		p.buf = append(p.buf, '\r')
+		p.until = p.to.lines(p.buf, 0)
+	}
+	p.buf = p.buf[:len(p.prefix)]
 }
 
 // emit passes the line on and begins the next.

@@ -155,6 +155,8 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Signals = signals
 	}
 	g := newGroup(cfg)
+	signal.Notify(g.users, userSignals...)
+	defer signal.Stop(g.users)
 	g.spawner, g.oom = newSpawner(), newMemoryKills("/")
 	defer g.spawner.stop()
 	defer g.waits.Wait()
@@ -181,6 +183,7 @@ type group struct {
 	stopping bool        // signals were sent; nothing is started any more
 	again    bool        // replicated: the group is being stopped to start again
 	kill     *time.Timer // runs from stop to the end of Grace
+	users    chan os.Signal
 
 	oom     *memoryKills
 	notes   string      // folder in which workers say why they end
@@ -191,9 +194,14 @@ type group struct {
 	cluster cluster // of Roles
 }
 
+// userSignals mean what a user wants, for example "save, your time is nearly over" of Slurm. They
+// go to the workers, and nothing else happens.
+var userSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2}
+
 func newGroup(cfg Config) *group {
 	g := &group{
-		cfg: cfg, out: &output{w: cfg.Out}, err: &output{w: cfg.Err}, kill: idleTimer(), cluster: cluster{late: idleTimer()},
+		users: make(chan os.Signal, 8),
+		cfg:   cfg, out: &output{w: cfg.Out}, err: &output{w: cfg.Err}, kill: idleTimer(), cluster: cluster{late: idleTimer()},
 		tasks: cfg.makeTasks(), workers: make([]*worker, cfg.NProcPerNode), ends: make(chan *worker, cfg.NProcPerNode),
 		quick: map[int]int{}, waiting: map[int]*wait{}, due: make(chan func() error, cfg.NProcPerNode+1),
 	}
@@ -235,6 +243,8 @@ func (g *group) run(ctx context.Context) error {
 			by = s
 			g.again = false
 			g.stop(s.(syscall.Signal))
+		case s := <-g.users:
+			g.signal(s.(syscall.Signal))
 		case <-done:
 			done = nil
 			by = syscall.SIGTERM

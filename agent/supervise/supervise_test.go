@@ -319,6 +319,65 @@ func TestLinesAreBoundedAndNeverMixed(t *testing.T) {
 	}
 }
 
+// tqdm writes each state of its bar over the last one. It does not end a line before the end.
+func TestABarOfProgressIsSeenWhileItMoves(t *testing.T) {
+	for _, traced := range []bool{false, true} {
+		out := newLines()
+		p := newPrefixed(&output{w: out, written: &atomic.Int64{}}, "0", keptLines)
+		if traced {
+			p.trace = &tracer{}
+		}
+		for _, c := range []struct{ write, shown string }{
+			{"begins\n", "[0] begins\n"},
+			{"\r 10%", ""},
+			{"\r 20%", "[0]  10%\r"},
+			{"\r", ""},
+			{"100%\r\n", "[0]  20%\r[0] 100%\n"},
+			{"a\r", ""},
+			{"\nb\r\nc", "[0] a\n[0] b\n"},
+			{"\r", ""},
+		} {
+			before := out.String()
+			if _, err := p.Write([]byte(c.write)); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimPrefix(out.String(), before); got != c.shown {
+				t.Errorf("traced %v: after %q it passes on %q, want %q", traced, c.write, got, c.shown)
+			}
+		}
+		p.flush()
+		if got := out.String(); !strings.HasSuffix(got, "[0] c\n") {
+			t.Errorf("traced %v: the end is %q", traced, got)
+		}
+		if got := strings.Join(p.last(), "|"); got != "begins|100%|a|b|c" {
+			t.Errorf("traced %v: the last lines are %q", traced, got)
+		}
+	}
+}
+
+// Slurm, for example, can send SIGUSR1 some time before it ends a job, so that its trainers save.
+func TestSignalsOfUsersGoToTheWorkers(t *testing.T) {
+	out := newLines()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(t.Context(), Config{NProcPerNode: 2, Out: out, Err: out, Cmd: []string{"/bin/sh", "-c", `
+			trap "echo one" USR1; trap "echo two; exit 0" USR2; echo ready; while :; do sleep 0.01; done`}})
+	}()
+	out.await(t, 2, "ready")
+	for _, s := range []struct {
+		signal syscall.Signal
+		says   string
+	}{{syscall.SIGUSR1, "one"}, {syscall.SIGUSR2, "two"}} {
+		if err := syscall.Kill(os.Getpid(), s.signal); err != nil {
+			t.Fatal(err)
+		}
+		out.await(t, 2, s.says)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  Config
