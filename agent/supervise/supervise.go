@@ -244,7 +244,11 @@ func (g *group) run(ctx context.Context) error {
 			g.again = false
 			g.stop(s.(syscall.Signal))
 		case s := <-g.users:
-			g.signal(s.(syscall.Signal))
+			for _, w := range g.workers {
+				if w != nil {
+					w.pass(s.(syscall.Signal))
+				}
+			}
 		case <-done:
 			done = nil
 			by = syscall.SIGTERM

@@ -361,7 +361,8 @@ func TestSignalsOfUsersGoToTheWorkers(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Run(t.Context(), Config{NProcPerNode: 2, Out: out, Err: out, Cmd: []string{"/bin/sh", "-c", `
-			trap "echo one" USR1; trap "echo two; exit 0" USR2; echo ready; while :; do sleep 0.01; done`}})
+			/bin/sh -c "while :; do sleep 0.01; done" & # the signals would end it
+			trap "kill -0 $! && echo one" USR1; trap "kill $! && echo two; exit 0" USR2; echo ready; while :; do sleep 0.01; done`}})
 	}()
 	out.await(t, 2, "ready")
 	for _, s := range []struct {

@@ -113,6 +113,16 @@ func (w *worker) crashed(oom *memoryKills) bool {
 	return w.end.Memory || w.end.Crashed()
 }
 
+// pass gives a user's signal to the process alone: its children, such as the workers of a
+// DataLoader, would end by it.
+func (w *worker) pass(s syscall.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.reaped {
+		_ = unix.Kill(w.cmd.Process.Pid, s) // ESRCH: it has ended
+	}
+}
+
 // signal goes to the process and all of its group.
 func (w *worker) signal(s syscall.Signal) {
 	w.mu.Lock()
