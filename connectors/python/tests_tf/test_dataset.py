@@ -95,6 +95,18 @@ def test_nothing_is_pulled_ahead_unless_the_user_says_so(rows: Any) -> None:
     assert sorted(ids) == list(range(N))
 
 
+def test_a_strategy_for_several_workers_drops_no_batch(rows: Any) -> None:
+    from tensorflow.python.distribute.input_ops import auto_shard_dataset  # what MultiWorkerMirroredStrategy calls
+
+    dataset = headrace.tensorflow.dataset("rows", 10)
+    ids: list[int] = []
+    records = headrace.tensorflow.input_of(dataset)
+    for b in auto_shard_dataset(dataset.map(dict), 2, 0):
+        ids += b["id"].numpy().tolist()
+        records.step()
+    assert sorted(ids) == list(range(N))
+
+
 @pytest.mark.parametrize("ahead", [lambda d: d.prefetch(8), lambda d: d.map(dict, num_parallel_calls=4).prefetch(2)])
 def test_what_is_pulled_ahead_is_stepped_when_it_was_trained(rows: Any, ahead: Any) -> None:
     dataset = ahead(headrace.tensorflow.dataset("rows", 10, numbered=True))

@@ -148,6 +148,8 @@ class Input:
         options = tf.data.Options()
         options.experimental_optimization.inject_prefetch = False
         options.experimental_optimization.map_parallelization = False
+        # Workers share the records by leases. Some strategies would let a worker drop all batches but each n-th one.
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         made = made.with_options(options)
         made._headrace_input = self
         return made
