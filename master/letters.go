@@ -142,6 +142,9 @@ func (k *letters) some(ctx context.Context, d *serve.DeadLetters) error {
 	if err := k.write(ctx, d); err != nil {
 		return fmt.Errorf("dataset %s: %w", d.Dataset, err)
 	}
+	// Also if ctx has ended meanwhile: else they would be written twice.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLetters)
+	defer cancel()
 	return k.srv.LettersWritten(ctx, d.ID, len(d.Letters))
 }
 

@@ -76,6 +76,34 @@ func TestAMasterThatIsStoppedWritesTheDeadLettersThatWait(t *testing.T) {
 	}
 }
 
+// endsMeanwhile is an unwritten whose master is stopped while the first letters are being written.
+type endsMeanwhile struct {
+	unwritten
+	stop func()
+}
+
+func (e *endsMeanwhile) LettersWritten(ctx context.Context, id uint32, n int) error {
+	e.stop()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.unwritten.LettersWritten(ctx, id, n)
+}
+
+func TestAMasterThatIsStoppedWhileItWritesLettersWritesEachOnce(t *testing.T) {
+	spec, err := dataset.Parse([]byte("name: clicks\nfiles: {root: /data}\ndecode: lines\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	e := &endsMeanwhile{unwritten{spec: spec, wait: make([]shardsvc.Letter, 5)}, func() { stop(nil) }}
+	k := &letters{srv: e, state: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	k.run(ctx)
+	if lines, _, err := k.read(spec, 0, 100); err != nil || len(lines) != 5 || len(e.wait) != 0 {
+		t.Errorf("%d letters are written of 5, and %d wait (%v)", len(lines), len(e.wait), err)
+	}
+}
+
 // twoWithLetters is a shard service that has waiting dead letters of two datasets.
 type twoWithLetters struct {
 	mu    sync.Mutex
