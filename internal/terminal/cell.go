@@ -41,7 +41,7 @@ func Cell(v any) string {
 		return "[" + strings.Join(parts, " ") + "]"
 	case string:
 		return strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) { // also U+0080 to U+009F, of which one begins a sequence
+			if unicode.IsControl(r) { // also U+0080 to U+009F: U+009B begins a terminal sequence
 				return '?'
 			}
 			return r

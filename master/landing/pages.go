@@ -328,9 +328,9 @@ func (s *Service) postEnd(r *http.Request) (answer, error) {
 	return answer{}, s.End(r.Context(), r.PathValue("dataset"))
 }
 
-// Lines wait until their chunk is full. There is a chunk for each partition, of which there may be
-// 1,024, and many producers may send lines at the same time. So all bodies share gatherMost, one has
-// at most gatherOne, and above its share the largest chunk is staged as it is.
+// Lines wait until their chunk is full. A dataset may have 1,024 partitions, each with a chunk, and
+// many producers may send lines at the same time. So all bodies share gatherMost, and one body has at
+// most gatherOne. A body above its share stages its largest chunk before it is full.
 const (
 	gatherMost = roomMost
 	gatherOne  = chunk.MaxBytes
