@@ -50,8 +50,8 @@ func TestASecondSignalEndsAtOnceAndAnEchoDoesNot(t *testing.T) {
 	}
 }
 
-// In `headrace run ... | tee log`, Ctrl-C ends tee before the trainers have ended. What they print
-// while they save must not end the program.
+// In `headrace run ... | tee log`, Ctrl-C ends tee at once, while the trainers still save. They go on
+// printing, and nobody reads it. That must not end `headrace run`.
 func TestAProgramWhoseOutputNobodyReadsAnyMoreStillStopsInOrder(t *testing.T) {
 	const saves = `trap 'echo saving; echo saving; touch saved; exit 0' INT; echo ready; while :; do sleep 0.1; done`
 	for _, tc := range []struct {
