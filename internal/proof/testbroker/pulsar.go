@@ -52,7 +52,7 @@ type Pulsar struct {
 	opts    PulsarOptions
 	lib     string
 	classes classes
-	ports   []int // of the protocol and of the admin API
+	ports   []int // of the protocol, of the admin API and of the bookie
 	token   string
 	created []string // topics, in the admin API's words
 }
@@ -81,7 +81,7 @@ func StartPulsar(ctx context.Context, opts PulsarOptions) (*Pulsar, error) {
 
 func startPulsar(ctx context.Context, opts PulsarOptions, lib string, c classes) (_ *Pulsar, err error) {
 	b := &Pulsar{opts: opts, lib: lib, classes: c}
-	if b.ports, err = freePorts(2); err != nil {
+	if b.ports, err = freePorts(3); err != nil {
 		return nil, err
 	}
 	if b.process, err = newProcess(pulsarJars.name); err != nil {
@@ -121,7 +121,7 @@ func (b *Pulsar) Start(ctx context.Context) error {
 	args := append([]string{"-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, b.classes.options()...)
 	args = append(args, "-Dlog4j.configurationFile="+b.logConfig(), "-cp", filepath.Join(b.lib, "*"),
 		"org.apache.pulsar.PulsarStandaloneStarter", "--config", b.configFile(), "--no-functions-worker", "--no-stream-storage",
-		"-a", "127.0.0.1", "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
+		"-a", "127.0.0.1", "--bookkeeper-port", fmt.Sprint(b.ports[2]), "--metadata-dir", filepath.Join(b.dir, "data", "metadata"), "--bookkeeper-dir", filepath.Join(b.dir, "data", "bookkeeper"))
 	cmd := exec.Command("java", args...)
 	cmd.Dir = b.dir // it writes files into its working folder
 	if err := b.start(ctx, cmd, b.opts.Log, b.answers); err != nil {
@@ -169,6 +169,7 @@ func (b *Pulsar) config() string {
 		"advertisedAddress":    "127.0.0.1",
 		"listeningInterface":   "lo", // else the bookie listens on all addresses
 		"allowLoopback":        "true",
+		"allowEphemeralPorts":  "true", // else the bookie does not take its port, but a free one that others may take before it listens
 		"journalSyncData":      "false",
 		"diskUsageThreshold":   "0.99",
 		"numIOThreads":         "2",

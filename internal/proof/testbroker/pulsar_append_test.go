@@ -4,6 +4,9 @@ package testbroker
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"testing"
@@ -53,5 +56,34 @@ func TestEachAppendIsOnePulsarEntry(t *testing.T) {
 	}
 	if err := a.Append(t.Context(), 0, 0, make([][]byte, pulsarAppendMost+1), func() {}); err == nil {
 		t.Error("Append took more records than fit into one entry, want an error")
+	}
+}
+
+// Every port of Pulsar is one that we hold for it. A port that Pulsar would choose may be given to a
+// connection before Pulsar listens, and Pulsar then ends while it starts.
+func TestPulsarChoosesNoPortItself(t *testing.T) {
+	b, err := StartPulsar(t.Context(), PulsarOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	again := func() error { return errors.Join(b.Kill(), b.Start(t.Context())) }
+	for _, begin := range []func() error{func() error { return nil }, again} {
+		if err := begin(); err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range b.ports {
+			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatalf("Pulsar does not listen on each of its ports %v: %v", b.ports, err)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
