@@ -20,6 +20,8 @@ func (b *RocketBroker) properties() map[string]string {
 		"mappedFileSizeCommitLog": "67108864", "mappedFileSizeConsumeQueue": "6000000",
 		"maxHashSlotNum": "50000", "maxIndexNum": "200000",
 		"diskMaxUsedSpaceRatio": "95", "autoCreateTopicEnable": "false",
+		// By default it copies the wheel of its timers, 37 MB, each second: a quarter of a core for nothing.
+		"timerFlushIntervalMs": "3600000",
 	}
 	if b.id != 0 {
 		p["brokerRole"] = "SLAVE"
