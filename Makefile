@@ -263,12 +263,16 @@ test-race-kafka: need venv ## the Kafka source under the race detector, on a rea
 server-s3: need ## a real S3 server on 127.0.0.1 until Ctrl-C; prints the variables that clients need
 	@$(GO) run ./internal/proof/testbroker/server-s3 $(ARGS)
 
-.PHONY: test-s3
+# Their bytes come from S3 as those of lines and of gzip do.
+S3_LONG := TestTFRecordsOnS3PassTheSuite|TestZstdLinesOnS3PassTheSuite
+.PHONY: test-s3 test-s3-long
 test-s3: build venv build-server-s3 ## what lies in S3, on a real S3 server (versitygw, built once from its module); in Python two tests at once
-	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run "S3|Thousands" ./sources/files
+	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run "S3|Thousands" -skip '$(S3_LONG)' ./sources/files
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m ./internal/storage/s3 ./flashckpt/memory
 	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run S3 ./cmd/headrace
 	cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" HEADRACE_SERVER_S3="$(CURDIR)/build/server-s3" ../../$(PY) -m pytest -q -n 2 $(PYTHON_S3)
+test-s3-long: build-server-s3 ## more formats in S3
+	$(GO) test -tags s3 -count=1 -vet=off -timeout 20m -run '$(S3_LONG)' ./sources/files
 
 .PHONY: test-kafka
 test-kafka: build venv test-quickstart-kafka test-python-kafka test-chaos-kafka test-kafka-go ## the Kafka source on a real Kafka (needs java, and mvn once)
@@ -390,20 +394,19 @@ test-sim-long: need ## more seeds of the simulation
 	@build/sim --seeds 10000
 
 .PHONY: check
-# make check may take results from Go's cache, also those of another clone. make test never does.
-test: COUNT := -count=1
+# It may take results from Go's cache, also those of another clone. make test never does.
 check: build lint test-go-unit test-race ## the inner loop: unit tests, and the race detector on the cores, the shell and the agent
 
 # Three lanes play these side by side, in this order: suites that mostly wait, for brokers or
 # for processes that they have killed, beside those that compute. Together are the suites with
 # the most brokers at once. test-flink plays all of test-java.
-LANES := "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-go-whole test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
+LANES := "test-go-unit test-race test-go-whole" "test-pulsar test-rocketmq test-quickstart-rocketmq test-quickstart-pulsar" test-python test-kafka-go test-fuzz test-s3 test-flink test-rounds test-torch test-chaos-kafka test-quickstart test-sim test-chaos test-planted test-quickstart-kafka test-python-numpy1-arrays test-flash test-python-kafka test-registry test-nvml wheel test-monitoring
 .PHONY: test
-test: check build-server-s3 quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
-	@.ci/lanes 3 $(LANES)
+test: build lint build-server-s3 quickstart-needs-kafka quickstart-needs-pulsar ## everything CI runs
+	@COUNT=-count=1 .ci/lanes 3 $(LANES)
 
 .PHONY: test-long
-test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-large-gzip test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
+test-long: test test-kafka-long test-pulsar-long test-rocketmq-long test-s3-long test-flash-long test-sim-long test-chaos-planted test-python-numpy1 test-spark test-ray test-tf test-flink-clicks test-flink-kills test-chaos-landing test-landing-disk test-oom test-large-gzip test-chaos-pulsar test-chaos-rocketmq test-tf-kills fuzz ## what takes long
 
 FUZZTIME ?= 10m
 .PHONY: fuzz test-fuzz

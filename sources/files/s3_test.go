@@ -120,7 +120,7 @@ func TestBzip2OnS3IsRead(t *testing.T) {
 }
 
 func TestThousandsOfObjectsAreListedPageByPage(t *testing.T) {
-	const objects = 3000
+	const objects = 2100
 	b := onServer(t)
 	for i := range objects {
 		b.put(t, fmt.Sprintf("dt=%d/part-%05d", i%7, i), []byte("x\n"))

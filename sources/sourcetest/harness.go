@@ -33,7 +33,7 @@ type Harness struct {
 	// The record must have the text in one piece, and must be read back byte for byte. nil: the
 	// record is the text itself.
 	Encode func(rng *rand.Rand, text []byte) []byte
-	// Count is how many records the load test writes; 0: 200,000.
+	// Count is how many records the load test writes; 0: 60,000.
 	Count int
 	// Contiguous: a record's Next is the next record's Offset, so no position lies between two
 	// records. Every position of a segment belongs to a record, or is acked with the record

@@ -88,10 +88,10 @@ func (s *suite) concurrent() {
 func (s *suite) load() {
 	n := s.h.Count
 	if n == 0 {
-		n = 200_000
+		n = 60_000
 	}
 	p := s.h.New(s)
-	const portion = 100_000
+	const portion = 25_000
 	filling := strings.Repeat("z", 64)
 	for from := 0; from < n; from += portion {
 		records := make([][]byte, min(portion, n-from))
