@@ -22,12 +22,8 @@ var taken struct {
 // freePorts finds n ports below those that the system gives to connections (32768 and up), so that a broker
 // that starts again finds its own still free.
 func freePorts(n int) ([]int, error) {
-	cache, err := os.UserCacheDir() // a temporary folder may belong to one run, and would not have the locks of others
+	dir, err := locks()
 	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(cache, "headrace", "ports")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	var ports []int
@@ -43,6 +39,16 @@ func freePorts(n int) ([]int, error) {
 		}
 	}
 	return nil, fmt.Errorf("no %d free ports on 127.0.0.1 from 20000 to 32000", n)
+}
+
+// locks is the folder with a file for each port.
+func locks() (string, error) {
+	cache, err := os.UserCacheDir() // a temporary folder may belong to one run, and would not have the locks of others
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "headrace", "ports")
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // takePort locks the file of a port, and says whether the port is free.

@@ -17,6 +17,23 @@ func TestAPortIsHandedOutOnce(t *testing.T) {
 	}
 }
 
+// A broker of RocketMQ listens on a third port, two below its first: nobody else gets that one either.
+func TestEachPortOfARocketMQBrokerIsHandedOutOnce(t *testing.T) {
+	dir, err := locks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, ha, err := brokerPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []int{port, port - 2, ha} {
+		if ok, err := takePort(dir, p); ok || err != nil {
+			t.Errorf("of a broker with the ports %d and %d, %d is handed out again: %v", port, ha, p, err)
+		}
+	}
+}
+
 func TestAServersPortIsNoneThatTheSystemGivesToConnections(t *testing.T) {
 	one, err := FreePort()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,16 +265,20 @@ func rocketJava(dir, lib string, c classes, certs string, opts *RocketMQOptions,
 // brokerPorts finds two ports, for clients and for slaves. A broker also listens on its port for clients
 // minus 2.
 func brokerPorts() (port, ha int, err error) {
+	dir, err := locks()
+	if err != nil {
+		return 0, 0, err
+	}
 	for range 200 {
 		ports, err := freePorts(2)
 		if err != nil {
 			return 0, 0, err
 		}
-		below, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]-2))
-		if err != nil || ports[1] == ports[0]-2 {
-			continue
+		if ok, err := takePort(dir, ports[0]-2); err != nil {
+			return 0, 0, err
+		} else if ok {
+			return ports[0], ports[1], nil
 		}
-		return ports[0], ports[1], below.Close()
 	}
 	return 0, 0, errors.New("no free ports for a RocketMQ broker")
 }
