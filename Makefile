@@ -384,8 +384,8 @@ sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
 	@build/sim $(if $(filter-out 0,$(SEED)),--seed $(SEED) --shrink,--seeds $(SEEDS))
 test-sim: need ## a short run of it: the seeds after those of test-go, and some that are drawn now
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
-	@build/sim --first 201 --seeds 2500
-	@build/sim --first 0 --seeds 30
+	@build/sim --first 201 --seeds 1500
+	@build/sim --first 0 --seeds 100
 test-planted: need ## bugs that are planted in the cores are found by the simulation
 	$(GO) run ./internal/proof/planted/overlay build/planted
 	$(GO) test -overlay build/planted/overlay.json -tags planted -count=1 -vet=off -run 'Planted|Shrunk' ./internal/proof/sim
@@ -413,8 +413,8 @@ FUZZTIME ?= 10m
 fuzz: need ## each fuzz target for FUZZTIME, on all cores; with the default it takes hours
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-test-fuzz: need ## each fuzz target for 3 s, on one core; 5,000 inputs are enough
-	@GO=$(GO) CORES=1 KEPT=none MOST=5000 .ci/fuzz 3s
+test-fuzz: need ## each fuzz target for 2 s, on one core; 5,000 inputs are enough
+	@GO=$(GO) CORES=1 KEPT=none MOST=5000 .ci/fuzz 2s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files

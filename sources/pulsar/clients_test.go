@@ -118,12 +118,12 @@ func texts(ctx context.Context, c sources.Cursor) (all []string, err error) {
 	}
 }
 
-// A hundred thousand records of the Java client, and as many of the Go client, with every batching and
+// Twenty thousand records of the Java client, and as many of the Go client, with every batching and
 // compression. Headrace reads the same records as the vendor's consumer.
 func TestRecordsOfTheJavaAndTheGoClientAreReadAsTheVendorsConsumerReadsThem(t *testing.T) {
 	b := realBroker(t)
 	connect(t, b)
-	const each = 100_000
+	const each = 20_000
 	topic := newTopic(t, b, 3)
 	sub, err := shared.client.Subscribe(client.ConsumerOptions{Topic: topic, SubscriptionName: "vendor", Type: client.Shared,
 		SubscriptionInitialPosition: client.SubscriptionPositionEarliest})
