@@ -20,6 +20,9 @@ export GOFLAGS ?= -trimpath
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # If it is set, each process compiles all of torch, or of TensorFlow, again: 10 s.
 unexport PYTHONDONTWRITEBYTECODE
+# If it is set, print() writes each of its arguments by itself, and what another thread of a
+# test's program logs may come between them.
+unexport PYTHONUNBUFFERED
 
 .PHONY: help
 help: ## this list

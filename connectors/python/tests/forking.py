@@ -40,6 +40,7 @@ def program(
     within: tuple[str, ...] = (),
 ) -> Any:
     """Starts a program. within: a command that starts it; then it is not forked."""
+    env = written_whole(env)
     if not within:
         server = Server.next()
         if server.at_the_start == at_the_start(env):
@@ -51,6 +52,12 @@ def program(
         stdout=out,
         stderr=out,
     )
+
+
+def written_whole(env: Mapping[str, str]) -> dict[str, str]:
+    """env without PYTHONUNBUFFERED. With it print() writes each of its arguments by itself, and what
+    another thread logs may come between them."""
+    return {k: v for k, v in env.items() if k != "PYTHONUNBUFFERED"}
 
 
 def at_the_start(env: dict[str, str]) -> dict[str, str]:
@@ -76,7 +83,7 @@ class Server:
             return cls._all[next(cls._turn) % 2]
 
     def __init__(self) -> None:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        env = written_whole({k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")})
         self.at_the_start = at_the_start(env)
         self._control, theirs = socket.socketpair()
         with theirs:

@@ -132,3 +132,12 @@ def test_variables_that_count_at_the_start_of_a_process_are_obeyed(tmp_path: Pat
         process = forking.program("import sys; print(sys.flags.optimize)", (), env, out)
     process.wait(300)
     assert (tmp_path / "log").read_text() == "2\n"
+
+
+@pytest.mark.parametrize("within", [(), ("env",)])
+def test_print_writes_a_line_at_once_whatever_the_environment_says(tmp_path: Path, within: tuple[str, ...]) -> None:
+    with (tmp_path / "log").open("wb") as out:
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        process = forking.program("import sys; print(sys.stdout.write_through)", (), env, out, within=within)
+    process.wait(300)
+    assert (tmp_path / "log").read_text() == "False\n"
