@@ -26,6 +26,8 @@ type Letter struct {
 	Value     []byte `json:"value"`
 	Form      string `json:"form,omitempty"` // empty: Value is the record as it was read; FormJSON
 	Key       []byte `json:"key,omitempty"`
+
+	again bool // an older letter of another record has the same id (Reading)
 }
 
 // FormJSON is the Form of a row of a file of columns, such as Parquet. The row has no bytes
@@ -44,6 +46,12 @@ func (l *Letter) Whole() bool { return int64(len(l.Value)) == l.Size }
 // Bytes says whether there is a value. A row of a file of columns has none in two cases: it is too
 // large to be read, or its letter was written before letters had rows as JSON.
 func (l *Letter) Bytes() bool { return l.Size >= 0 }
+
+// sameRecord says whether two letters with one id are of the same record.
+func (l *Letter) sameRecord(o *Letter) bool {
+	same := l.Name == o.Name || l.Name == "" || o.Name == "" // the name of a file may be forgotten meanwhile
+	return same && l.Size == o.Size && bytes.Equal(l.Value, o.Value) && bytes.Equal(l.Key, o.Key)
+}
 
 // Encode is l on one line, with its line end.
 func (l *Letter) Encode() ([]byte, error) {

@@ -57,8 +57,13 @@ func (r *Replayed) Replay(all []Letter, push func(transaction string, l *Letter)
 	return nil
 }
 
-// transaction names l. An id may be longer than a transaction's.
+// transaction names l. An id may be longer than a transaction's. If an older letter of another
+// record has the same id, the name has the record too; otherwise it would count as pushed.
 func (l *Letter) transaction() string {
-	sum := sha256.Sum256([]byte(l.ID))
+	text := []byte(l.ID)
+	if l.again {
+		text = append(fmt.Appendf(text, "\x00%s\x00", l.Name), l.Value...)
+	}
+	sum := sha256.Sum256(text)
 	return "deadletter-" + hex.EncodeToString(sum[:16])
 }

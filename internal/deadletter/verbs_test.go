@@ -96,3 +96,42 @@ func TestALetterIsShownAsTextIfItIsText(t *testing.T) {
 		t.Errorf("%s", &b)
 	}
 }
+
+// A dataset that was deleted and applied again numbers its segments from 0 again, so it has letters with the
+// ids of the first dataset. They are other records.
+func TestALetterOfADatasetThatWasAppliedAgainIsNoRepeat(t *testing.T) {
+	var lines [][]byte
+	for _, c := range []struct{ name, value, reason string }{
+		{"old.csv", "label,x", "no number"}, {"new.csv", "1;2", "too few fields"}, {"new.csv", "1;2", "no such field"},
+	} {
+		l := letter(0, c.value)
+		l.Name, l.Reason = c.name, c.reason
+		b, err := l.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, b)
+	}
+	r := Reading{Dataset: "d"}
+	if err := r.Add(lines); err != nil || len(r.All) != 2 || r.All[0].Name != "old.csv" || r.All[1].Name != "new.csv" || r.All[1].Reason != "no such field" {
+		t.Fatalf("%+v, %v: want the letter of each file, with its newest reason", r.All, err)
+	}
+	some, err := Choose(r.All, "d", []string{"d/p/0/0/0"})
+	if err != nil || len(some) != 1 || string(some[0].Value) != "1;2" {
+		t.Errorf("the id chooses %+v, %v; want the newest letter", some, err)
+	}
+	there := map[string]string{}
+	push := func(transaction string, l *Letter) (bool, error) {
+		_, already := there[transaction]
+		there[transaction] = string(l.Value)
+		return already, nil
+	}
+	before, both, again := Replayed{}, Replayed{}, Replayed{}
+	first := Reading{Dataset: "d"} // when only the first dataset had letters
+	if err := errors.Join(first.Add(lines[:1]), before.Replay(first.All, push), both.Replay(r.All, push), again.Replay(r.All, push)); err != nil {
+		t.Fatal(err)
+	}
+	if before != (Replayed{Records: 1}) || both != (Replayed{Records: 1, Already: 1}) || again != (Replayed{Already: 2}) {
+		t.Errorf("%+v, %+v, %+v: each record must be pushed once", before, both, again)
+	}
+}
