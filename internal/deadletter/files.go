@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// Folder holds letters as lines of DATASET.jsonl. One process writes it.
+// Folder holds letters as lines of DATASET.jsonl. Masters of several jobs may write one file.
 type Folder struct {
 	Root string // an allowed folder; made when it is not there
 	Path string // below Root; made when it is not there
@@ -56,6 +58,7 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	alone(file)
 	end, err := whole(file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -71,6 +74,14 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 		return errors.Join(err, file.Truncate(end))
 	}
 	return f.sync(root)
+}
+
+// alone waits until no other process writes the file, and keeps others out until the file is
+// closed. Without that, the unfinished line of another process would be taken for a torn one. A
+// file system without locks is used as it is.
+func alone(file *os.File) {
+	for errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX), unix.EINTR) {
+	}
 }
 
 // sync makes the names of new files and folders durable.

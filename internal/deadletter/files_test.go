@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -77,5 +78,31 @@ func TestAFolderCannotBeLeft(t *testing.T) {
 	}
 	if lines, next, err := (Folder{Root: root, Path: "none"}).Read("d", 0, 10); lines != nil || next != 0 || err != nil {
 		t.Error(lines, next, err)
+	}
+}
+
+// Masters of several jobs may have the same dataset and the same dead_letter.files.
+func TestSeveralMastersWriteOneFile(t *testing.T) {
+	root := t.TempDir()
+	const masters, each = 4, 25
+	var writers sync.WaitGroup
+	for m := range masters {
+		writers.Go(func() {
+			f := Folder{Root: root, Path: "bad"}
+			for i := range each {
+				if err := f.Append("d", [][]byte{line(t, int64(m*each+i), strings.Repeat("x", 10*m+i))}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	lines, _, err := (Folder{Root: root, Path: "bad"}).Read("d", 0, 2*masters*each)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Reading{Dataset: "d"}
+	if err := r.Add(lines); err != nil || len(r.All) != masters*each {
+		t.Errorf("%d letters, %v, want %d", len(r.All), err, masters*each)
 	}
 }
