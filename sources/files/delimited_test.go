@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/sources"
 	"github.com/headrace/headrace/sources/sourcetest"
 )
@@ -135,4 +136,13 @@ func FuzzDelimited(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A message has no line: bytes that look like line ends are part of it.
+func TestAMessageIsNotSaidToLieOnALine(t *testing.T) {
+	dir := tree(t, map[string]string{"a.pb": string(delimited([]byte("x\n\n\n"))) + string(delimited([]byte("y")))})
+	spec := &dataset.Spec{Decode: dataset.DecodeSpec{Format: "protobuf"}}
+	if place := (&Spec{Root: dir}).Place(spec, "a.pb", 5); place != "a.pb" {
+		t.Errorf("a message is at %q", place)
+	}
 }

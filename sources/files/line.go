@@ -13,13 +13,13 @@ import (
 const lineSearch = 2 << 30
 
 // Place is the file with the line of offset, as compilers and editors have it: day_0.tsv:17.
-// Lines can only be counted from the beginning. So deep in a large file, and in a file that is
-// one record, Place is the file alone.
+// Lines can only be counted from the beginning. So deep in a large file, and in a file that has
+// no lines, Place is the file alone.
 func (f *Spec) Place(spec *dataset.Spec, file string, offset int64) string {
 	if spec.Decode.CountsRows() {
 		return fmt.Sprintf("%s row %d", file, offset)
 	}
-	if spec.Decode.Format == "raw" || spec.Decode.Format == "binary" || spec.Decode.Features() || offset > lineSearch {
+	if f := spec.Decode.Format; f == "raw" || f == "binary" || f == "protobuf" || spec.Decode.Features() || offset > lineSearch {
 		return file
 	}
 	// Through the root, as the records were read: the name may hold links.
