@@ -148,6 +148,9 @@ func (x *expander) folder(p string, info fs.FileInfo, above []fs.FileInfo) error
 			continue
 		}
 		below, err := x.src.root.Stat(name)
+		if x.look != nil && errors.Is(err, fs.ErrNotExist) { // a link whose file was removed, or is not there yet
+			continue
+		}
 		if err != nil {
 			return x.src.fileError(name, err)
 		}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -87,5 +88,34 @@ func TestAClockThatIsSetForwardMakesNoFileComplete(t *testing.T) {
 	}
 	if got := arrived(t, s, &after); got != "half" {
 		t.Fatalf("arrived: %q", got)
+	}
+}
+
+// Old files are moved away while links to them stay. New files must still be read.
+func TestALinkWhoseFileWasRemovedStopsNoLook(t *testing.T) {
+	dir := t.TempDir()
+	drop(t, dir, ".away/a", old)
+	if err := os.Symlink(".away/a", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	s, after := grown(t, dir, completeRenamed, nil), int64(-1)
+	segs, err := s.Segments(t.Context(), s.partition, after, 2)
+	if err != nil || len(segs) != 1 || segs[0].Name != "link" {
+		t.Fatalf("%v, %v", segs, err)
+	}
+	after = segs[0].ID
+	if err := os.Remove(filepath.Join(dir, ".away/a")); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, dir, "b", old)
+	if got := arrived(t, s, &after); got != "b" {
+		t.Errorf("the next look lists %q, want b", got)
+	}
+	drop(t, dir, ".away/c", old)
+	if err := errors.Join(os.Symlink(".away/c", filepath.Join(dir, "c")), os.Remove(filepath.Join(dir, ".away/c"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := arrived(t, s, &after); got != "" {
+		t.Errorf("a link to no file is listed: %q", got)
 	}
 }
