@@ -352,8 +352,11 @@ func defaultOf[D element](c *column) D {
 
 // excerpt is value k as people read it.
 func (f *feed) excerpt(k int) []byte {
-	if f.col.Kind == sources.BytesValues {
+	switch f.col.Kind {
+	case sources.BytesValues:
 		return f.bytes(k)
+	case sources.Float32Values:
+		return f.float32Text(k, 32)
 	}
 	values := f.col.Values
 	if f.col.Dict != nil {
@@ -368,10 +371,18 @@ func (f *feed) excerpt(k int) []byte {
 		return strconv.AppendInt(nil, int64(binary.LittleEndian.Uint64(values[8*k:])), 10)
 	case sources.Uint64Values:
 		return strconv.AppendUint(nil, binary.LittleEndian.Uint64(values[8*k:]), 10)
-	case sources.Float32Values:
-		return strconv.AppendFloat(nil, float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*k:]))), 'g', -1, 32)
 	}
 	return strconv.AppendFloat(nil, math.Float64frombits(binary.LittleEndian.Uint64(values[8*k:])), 'g', -1, 64)
+}
+
+// float32Text is value k, a float32, with as many digits as a float of so many bits needs to be
+// the same number when it is read again.
+func (f *feed) float32Text(k, bits int) []byte {
+	values := f.col.Values
+	if f.col.Dict != nil {
+		values, k = f.col.Dict.Values, f.col.Entry(k)
+	}
+	return strconv.AppendFloat(nil, float64(math.Float32frombits(binary.LittleEndian.Uint32(values[4*k:]))), 'g', -1, bits)
 }
 
 const msPerDay = 24 * 60 * 60 * 1000

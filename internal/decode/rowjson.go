@@ -24,12 +24,14 @@ import (
 //   - A time is the number that a column gets. If only event_time names it, it is RFC 3339.
 //   - A list of lists is one flat list, as a column gets it.
 func (d *Decoder) RowJSON(batch *sources.Batch, row, most int) (value []byte, size int64) {
-	numbers := map[string]bool{} // paths of columns
+	numbers, doubles := map[string]bool{}, map[string]bool{} // paths of columns, and of those that are float64
 	decode := &d.spec.Decode
 	for i := range decode.Columns {
 		paths, _ := decode.Columns[i].ExpandPaths(decode.Format) // a spec is checked before it is used
 		for k := range paths {
-			numbers[paths[k].String()] = true
+			path := paths[k].String()
+			numbers[path] = true
+			doubles[path] = doubles[path] || decode.Columns[i].DType == "float64"
 		}
 	}
 	w, root := rowWriter{out: clipped{most: most}, of: make([]rowSource, len(batch.Columns))}, &field{}
@@ -39,7 +41,7 @@ func (d *Decoder) RowJSON(batch *sources.Batch, row, most int) (value []byte, si
 		if err != nil || col.Absent {
 			continue
 		}
-		*s = rowSource{feed: feed{col: col}, slots: 1, time: col.TicksPerSecond != 0 && !numbers[col.Path]}
+		*s = rowSource{feed: feed{col: col}, slots: 1, time: col.TicksPerSecond != 0 && !numbers[col.Path], double: doubles[col.Path]}
 		s.feed.pass(row)
 		if col.List {
 			s.slots = int(col.Ends[row]) - s.feed.slot
@@ -93,6 +95,9 @@ type rowSource struct {
 	stars int
 	skip  int  // > 0: elements of lists around what is written now have nothing of it
 	time  bool // only event_time names it
+	// double: a column of float64 names it. A float32 is then written with the digits of the
+	// float64 that it becomes.
+	double bool
 }
 
 type rowWriter struct {
@@ -171,6 +176,9 @@ func (w *rowWriter) value(s *rowSource) {
 		return
 	}
 	v := f.excerpt(f.value)
+	if s.double && f.col.Kind == sources.Float32Values {
+		v = f.float32Text(f.value, 64)
+	}
 	ms, isTime := int64(0), false
 	if s.time {
 		ms, isTime = f.time(f.value)

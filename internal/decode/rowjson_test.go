@@ -114,3 +114,35 @@ func TestARowAsJSONSaysWhatJSONHasNoWordsFor(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// A float32 of the file becomes a float64 as it is. The few digits that tell it from other float32 are
+// another float64.
+func TestAFloatOfARowAsJSONIsTheSameFloat64(t *testing.T) {
+	columns := []string{"{name: wide, path: /f, dtype: float64}", "{name: same, path: /f, dtype: float32}", "{name: short, path: /g, dtype: float32}",
+		`{name: list, path: "/l/*", dtype: float64}`}
+	tenth := binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.1))
+	dict := &sources.Dictionary{Len: 1, Values: tenth}
+	batch := &sources.Batch{Rows: 1, Columns: []sources.Column{
+		{Path: "/f", Kind: sources.Float32Values, Values: tenth},
+		{Path: "/g", Kind: sources.Float32Values, Values: tenth},
+		{Path: "/l/*", Kind: sources.Float32Values, List: true, Ends: []int32{1}, Valid: []byte{1}, Dict: dict, Entries: []uint32{0}},
+	}}
+	d := columnarDecoder(t, "fail", columns...)
+	row, _ := d.RowJSON(batch, 0, 1<<20)
+	if want := `{"f":0.10000000149011612,"g":0.1,"l":[0.10000000149011612]}`; string(row) != want {
+		t.Errorf("%s, want %s", row, want)
+	}
+	b, _ := d.NewBuilder(1)
+	if n, err := d.Append(b, batch, 0, 1); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	f, err := decodeAll(t, compile(t, "format: json\ncolumns:\n- "+strings.Join(columns, "\n- ")+"\n"), lines(string(row)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.Columns {
+		if got, want := f.Columns[i].Values, b.Columns[i].Values; !bytes.Equal(got, want) {
+			t.Errorf("column %d: %x, want %x", i, got, want)
+		}
+	}
+}
