@@ -135,7 +135,9 @@ func (d *Decoder) avroRun(prog *avroProgram, run int32, p int) int {
 			}
 			bits := binary.LittleEndian.Uint64(d.buf[p:])
 			for _, id := range s.cells {
-				d.putFloat64(id, bits)
+				if !d.putFloat64(id, bits) {
+					return -1
+				}
 			}
 			p += 8
 		case avroFloat:
@@ -223,7 +225,9 @@ func (d *Decoder) avroRare(prog *avroProgram, s *avroStep, p int) int {
 			if from < 0 {
 				break
 			}
-			d.putDecimal(id, d.buf[from:to], s.typ.Scale)
+			if !d.putDecimal(id, d.buf[from:to], s.typ.Scale) {
+				return -1
+			}
 		}
 		return to
 	case avroFixed, avroFixedDecimal, avroUUID:
@@ -270,7 +274,7 @@ func (d *Decoder) putFixed(s *avroStep, from, to int) bool {
 		ok := true
 		switch c := &d.walking.cells[id]; {
 		case s.op == avroFixedDecimal:
-			d.putDecimal(id, d.buf[from:to], s.typ.Scale)
+			ok = d.putDecimal(id, d.buf[from:to], s.typ.Scale)
 		case s.op == avroUUID && (c.conv == toHash || c.column.dtype != dataset.Bytes):
 			ok = d.putText(id, uuidText(d.walking.room[:0], d.buf[from:to]))
 		default:

@@ -217,12 +217,16 @@ func (d *Decoder) putFloat32(id int32, bits uint32) {
 	d.fillCell(id, math.Float64bits(float64(math.Float32frombits(bits))))
 }
 
-func (d *Decoder) putFloat64(id int32, bits uint64) {
-	if d.walking.cells[id].conv == toFloat64 {
+func (d *Decoder) putFloat64(id int32, bits uint64) bool {
+	switch f := math.Float64frombits(bits); {
+	case d.walking.cells[id].conv == toFloat64:
 		d.fillCell(id, bits)
-		return
+	case !fitsFloat32(bits):
+		return d.badCell(id, strconv.AppendFloat(nil, f, 'g', -1, 64), noFloat32)
+	default:
+		d.fillCell(id, uint64(math.Float32bits(float32(f))))
 	}
-	d.fillCell(id, uint64(math.Float32bits(float32(math.Float64frombits(bits)))))
+	return true
 }
 
 func (d *Decoder) putTruth(id int32, v byte) {
@@ -302,8 +306,8 @@ func floorDiv(v, by int64) int64 {
 }
 
 // putDecimal writes a decimal: two's complement, big-endian, rounded once to float64.
-func (d *Decoder) putDecimal(id int32, v []byte, scale int) {
-	d.putFloat64(id, math.Float64bits(decimalOf(v, scale)))
+func (d *Decoder) putDecimal(id int32, v []byte, scale int) bool {
+	return d.putFloat64(id, math.Float64bits(decimalOf(v, scale)))
 }
 
 // tens are the powers of ten that a float64 has exactly.

@@ -200,6 +200,9 @@ func convert[D element](c *column, kind sources.ValueKind, values []byte, offset
 			out[i] = D(math.Float32frombits(v))
 		}
 	case sources.Float64Values:
+		if c.dtype == dataset.Float32 {
+			return narrowFloats(words64(values, first, n), out)
+		}
 		for i, v := range words64(values, first, n) {
 			out[i] = D(math.Float64frombits(v))
 		}
@@ -232,6 +235,20 @@ func narrow[D element](in []uint64, out []D) (errs []string) {
 			errs[i] = "is out of the range of int32"
 		}
 		out[i] = D(int32(v))
+	}
+	return errs
+}
+
+// narrowFloats makes float32 of float64. A finite number never becomes an infinite one.
+func narrowFloats[D element](in []uint64, out []D) (errs []string) {
+	for i, v := range in {
+		if !fitsFloat32(v) {
+			if errs == nil {
+				errs = make([]string, len(in))
+			}
+			errs[i] = noFloat32
+		}
+		out[i] = D(math.Float64frombits(v))
 	}
 	return errs
 }

@@ -216,6 +216,16 @@ func (c *column) integer(v uint64) uint64 {
 	return v
 }
 
+const noFloat32 = "is out of the range of float32"
+
+// fitsFloat32 reports whether a float64, given by its bits, becomes a float32 without becoming
+// infinite. Infinities and NaN stay what they are.
+func fitsFloat32(bits uint64) bool {
+	const least, infinite = 0x47EFFFFFF0000000, 0x7FF0000000000000 // least: 0x1.ffffffp127, which is rounded up to 2^128
+	abs := bits &^ (1 << 63)
+	return abs < least || abs >= infinite
+}
+
 // parse reads text as one element.
 func (c *column) parse(b []byte) (bits uint64, reason string) {
 	switch c.dtype {

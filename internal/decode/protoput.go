@@ -119,8 +119,7 @@ func (d *Decoder) putNumber(f *protoField, id int32, bits uint64) bool {
 		d.putFloat32(id, uint32(bits))
 		return true
 	case protoreflect.DoubleKind:
-		d.putFloat64(id, bits)
-		return true
+		return d.putFloat64(id, bits)
 	case protoreflect.BoolKind:
 		d.putTruth(id, byte(bits))
 		return true
