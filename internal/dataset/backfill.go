@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,23 +77,38 @@ func (b *Backfill) fill(s *Spec) {
 		b.Source.Fill()
 	}
 	d := &b.Decode
-	if d.Format == "" && len(d.Columns) == 0 {
-		was := *d
-		*d = s.Decode
-		if d.Header, d.Fields = was.Header, orList(was.Fields, d.Fields); d.Header {
-			d.Fields = was.Fields // each file's first line names them
-		}
-		d.Delimiter, d.Quote, d.EventTime = orElse(was.Delimiter, d.Delimiter), orElse(was.Quote, d.Quote), orElse(was.EventTime, d.EventTime)
-		d.OnError = was.OnError
-		if b.Source != nil && b.Source.Kind().Paths { // each Avro file has its own
-			d.Registry, d.Schema = nil, nil
-		}
+	if d.Format == "" {
+		b.sameFormat(&s.Decode)
 	}
 	if len(d.Columns) == 0 {
 		d.Columns = slices.Clone(s.Decode.Columns)
 		d.EventTime = orElse(d.EventTime, s.Decode.EventTime)
 	}
 	d.fill()
+}
+
+// sameFormat takes what the block leaves out from the decode block of the live source.
+func (b *Backfill) sameFormat(live *DecodeSpec) {
+	d, was := &b.Decode, b.Decode
+	*d = *live
+	if d.Header, d.Fields = was.Header, orList(was.Fields, d.Fields); d.Header {
+		d.Fields = was.Fields // each file's first line names them
+	}
+	d.Delimiter, d.Quote, d.EventTime = orElse(was.Delimiter, d.Delimiter), orElse(was.Quote, d.Quote), orElse(was.EventTime, d.EventTime)
+	if d.OnError = was.OnError; len(was.Columns) > 0 {
+		d.Columns, d.RecordSize = was.Columns, 0
+	}
+	d.RecordSize = cmp.Or(was.RecordSize, d.RecordSize)
+	if b.Source != nil && b.Source.Kind().Paths { // no file names an id, and each Avro file has its schema
+		d.Registry = nil
+		if d.Format == "avro" {
+			d.Schema = nil
+		}
+	}
+	if was.Registry != nil || was.Schema != nil {
+		d.Registry, d.Schema, d.Message = was.Registry, was.Schema, ""
+	}
+	d.Message = orElse(was.Message, d.Message)
 }
 
 // inOrderOf sorts columns as others with the same names are sorted.

@@ -218,3 +218,33 @@ func TestTheHistorysFolderIsRelativeToTheSpecsFile(t *testing.T) {
 		t.Errorf("the folders are %v, want only the one next to the spec's file", f)
 	}
 }
+
+// Without a format, the files have that of the dataset; what the block says besides counts.
+func TestFieldsOfABackfillWithoutAFormatCount(t *testing.T) {
+	const topic = "kafka: {brokers: [k:9092], topic: a, end: never}\n"
+	decodeOf := func(backfill, decode string) DecodeSpec {
+		t.Helper()
+		return mustParse(t, "name: a\nbackfill: {files: {root: /d}"+backfill+"}\n"+topic+"decode: {"+decode+"}\n").Inputs()[0].Decode
+	}
+	json := "format: json, event_time: /at, columns: [{name: x, path: /x, dtype: int64}]"
+	if d := decodeOf(", decode: {columns: [{name: x, path: /old/x, dtype: int64}]}", json); d.Format != "json" || d.Columns[0].Path != "/old/x" || d.EventTime != "/at" {
+		t.Errorf("columns of its own: %+v", d)
+	}
+	binary := "format: binary, columns: [{name: x, dtype: int32}]"
+	if d := decodeOf(", decode: {record_size: 6}", binary); d.RecordSize != 6 || len(d.Columns) != 1 {
+		t.Errorf("a record_size of its own: %+v", d)
+	}
+	if d := decodeOf(", decode: {columns: [{name: x, dtype: int32, offset: 8}]}", binary); d.RecordSize != 12 {
+		t.Errorf("columns of its own in records of %d bytes, want 12", d.RecordSize)
+	}
+	proto := "columns: [{name: x, path: x, dtype: int64}], format: protobuf, "
+	if d := decodeOf(", decode: {schema: {file: /old.proto}, message: Old}", proto+"registry: {connection: r}"); d.Registry != nil || d.Schema == nil || d.Schema.File != "/old.proto" || d.Message != "Old" {
+		t.Errorf("a schema of its own: %+v", d)
+	}
+	if d := decodeOf("", proto+"schema: {file: /s.proto}, message: Click"); d.Schema == nil || d.Schema.File != "/s.proto" || d.Message != "Click" {
+		t.Errorf("the schema of the dataset: %+v", d)
+	}
+	if d := decodeOf(", decode: {schema: {file: /old.proto}}", proto+"schema: {file: /s.proto}, message: Click"); d.Schema.File != "/old.proto" || d.Message != "" {
+		t.Errorf("a schema of its own, without a message: %+v", d)
+	}
+}
