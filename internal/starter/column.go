@@ -278,7 +278,8 @@ func (c *column) hashed(distinct int) {
 // fillIn sets the default for missing values.
 func (c *column) fillIn() {
 	switch {
-	case c.dtype == "string":
+	case c.dtype == "string", c.dtype == "bytes":
+		c.fill = `""`
 	case c.dtype == "bool":
 		c.fill = "false"
 	default:

@@ -56,7 +56,7 @@ func (p *Plan) try(ctx context.Context, folder string, open sample.Opener) error
 // correct changes a column so that the values that failed are read; false: nothing helps.
 func (c *column) correct(f sample.Field) bool {
 	changed := false
-	if f.Missing > 0 && c.fill == "" && c.dtype != "string" {
+	if f.Missing > 0 && c.fill == "" {
 		c.fillIn()
 		c.comment = fmt.Sprintf("missing in %d records", f.Missing)
 		changed = true

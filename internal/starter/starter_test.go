@@ -115,6 +115,15 @@ var usual = []struct {
 		}
 		return `{"target":2.5}`
 	}), 40, []string{"{name: x, path: /x, dtype: int64, default: 0}"}, "target"},
+	{"json texts that some lack", "t.jsonl", lines(40, func(i int) string {
+		switch i % 3 {
+		case 0:
+			return fmt.Sprintf(`{"review":"%s","label":%d}`, strings.Repeat("so good ", 9), i%2)
+		case 1:
+			return fmt.Sprintf(`{"review":null,"label":%d}`, i%2)
+		}
+		return fmt.Sprintf(`{"label":%d}`, i%2)
+	}), 40, []string{`{name: review, path: /review, dtype: string, default: ""}`}, "label"},
 	{"a header with spaces", "sp.csv", "x, label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }), 30,
 		[]string{`{name: label, path: " label", dtype: int64}`}, "label"},
 	{"a header with several empty names", "gaps.csv", "x,,,label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d,%d,%d", i, i, i, i%2) }), 30,
