@@ -27,6 +27,7 @@ type stats struct {
 	single                 bool // float32, by its type
 	unsigned               bool // uint64, by its type
 	large                  int  // of floats: whole numbers that int64 does not hold
+	wide                   bool // some are too large for float32
 }
 
 func (s *stats) value(v any) {
@@ -129,6 +130,7 @@ func (s *stats) number(v string) {
 	if !math.IsNaN(f) && !math.IsInf(f, 0) {
 		s.sum += f
 		s.squares += f * f
+		s.wide = s.wide || math.Abs(f) > math.MaxFloat32
 	}
 	if f > 1e9 && f < 1e14 { // s or ms since 1970
 		s.times++
@@ -252,7 +254,7 @@ func (c *column) number(s *stats) {
 	c.role, c.dtype = number, "int64"
 	if s.floats > 0 || s.real {
 		c.dtype = "float32"
-		if s.digits > 7 && !s.single {
+		if s.digits > 7 && !s.single || s.wide {
 			c.dtype = "float64"
 		}
 	}

@@ -76,7 +76,9 @@ func (c *column) correct(f sample.Field) bool {
 			break
 		}
 		c.dtype = "float64"
-	case "float32", "float64", "bool":
+	case "float32": // too large for it, or no number
+		c.dtype = "float64"
+	case "float64", "bool":
 		if c.role == label {
 			return changed
 		}

@@ -124,6 +124,8 @@ var usual = []struct {
 		}
 		return fmt.Sprintf(`{"label":%d}`, i%2)
 	}), 40, []string{`{name: review, path: /review, dtype: string, default: ""}`}, "label"},
+	{"floats that float32 does not hold", "wide.csv", "x,z,label\n" + lines(40, func(i int) string { return fmt.Sprintf("1e%d,%d.5,-1e%d", i, i, i) }), 40,
+		[]string{"{name: x, path: x, dtype: float64}", "{name: z, path: z, dtype: float32}", "{name: label, path: label, dtype: float64}"}, "label"},
 	{"a header with spaces", "sp.csv", "x, label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d", i, i%2) }), 30,
 		[]string{`{name: label, path: " label", dtype: int64}`}, "label"},
 	{"a header with several empty names", "gaps.csv", "x,,,label\n" + lines(30, func(i int) string { return fmt.Sprintf("%d,%d,%d,%d", i, i, i, i%2) }), 30,
@@ -177,6 +179,23 @@ func TestValuesThatOnlyComeLaterAreReadToo(t *testing.T) {
 	p := f.look("late.csv")
 	f.decodes(p, 3*lookedAt)
 	for _, line := range []string{"{name: x, path: x, dtype: float64, default: 0}", "{name: z, path: z, dtype: int64, hash: {buckets: 100000}}"} {
+		if !strings.Contains(p.Spec(), line) {
+			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
+		}
+	}
+}
+
+func TestLaterFloatsThatFloat32DoesNotHoldMakeAFloat64(t *testing.T) {
+	f := newFolder(t)
+	f.write("wide.csv", "x,label\n"+lines(3*lookedAt, func(i int) string {
+		if i == lookedAt+1 {
+			return "1e39,-1e39"
+		}
+		return fmt.Sprintf("%d.5,%d.5", i, i)
+	}))
+	p := f.look("wide.csv")
+	f.decodes(p, 3*lookedAt)
+	for _, line := range []string{"{name: x, path: x, dtype: float64}", "{name: label, path: label, dtype: float64}"} {
 		if !strings.Contains(p.Spec(), line) {
 			t.Errorf("the spec does not say %s:\n%s", line, p.Spec())
 		}
