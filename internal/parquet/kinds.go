@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"time"
 
 	"github.com/headrace/headrace/sources"
 )
@@ -101,9 +102,11 @@ func (n *node) normalize(v *values) error {
 	case n.typ == int96Type:
 		out := make([]byte, 8*v.n)
 		for i := range v.n {
-			b := v.data[12*i:]
-			day := int64(binary.LittleEndian.Uint32(b[8:])) - 2440588 // Julian day of 1970-01-01
-			binary.LittleEndian.PutUint64(out[8*i:], uint64(day*86400e9)+binary.LittleEndian.Uint64(b))
+			ns, err := nanoseconds(v.data[12*i:])
+			if err != nil {
+				return err
+			}
+			binary.LittleEndian.PutUint64(out[8*i:], uint64(ns))
 		}
 		v.data = out
 	case n.logical == logicalDecimal:
@@ -127,6 +130,18 @@ func (n *node) normalize(v *values) error {
 		}
 	}
 	return nil
+}
+
+// nanoseconds is an INT96, the nanoseconds of a day and the Julian day, in ns since 1970. Spark and
+// Hive write 9999-12-31 for "without an end", and int64 has no such time.
+func nanoseconds(b []byte) (int64, error) {
+	const perDay, mostDays = 86400e9, 106751                  // about 292 years
+	day := int64(binary.LittleEndian.Uint32(b[8:])) - 2440588 // Julian day of 1970-01-01
+	if of := binary.LittleEndian.Uint64(b); day >= -mostDays && day < mostDays && of <= perDay {
+		return day*perDay + int64(of), nil
+	}
+	return 0, fmt.Errorf("has a time of the year %d: an INT96 is read in ns, and those of int64 end in 1677 and 2262; write the column as TIMESTAMP of micros, or leave it out",
+		time.Unix(day*86400, 0).UTC().Year())
 }
 
 func (n *node) decimals(v *values) error {
