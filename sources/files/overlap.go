@@ -29,10 +29,19 @@ func (f *Spec) DeletesOf(other dataset.Part) bool {
 
 // mayMeet reports whether two patterns below their roots may match one file.
 func mayMeet(rootA, a, rootB, b string) bool {
-	if x, y := ending(a), ending(b); x != "" && y != "" && !strings.HasSuffix(x, y) && !strings.HasSuffix(y, x) {
+	if x, y := ending(a), ending(b); x != "" && y != "" && !strings.HasSuffix(x, y) && !strings.HasSuffix(y, x) &&
+		!mayHold(rootA, a, rootB, b) && !mayHold(rootB, b, rootA, a) {
 		return false // *.csv and *.parquet
 	}
 	return mayMatch(rootA, a, begins(rootB, b)) || mayMatch(rootB, b, begins(rootA, a))
+}
+
+// mayHold reports whether a pattern matches folders in which another one names files, by the
+// ending of the folder: *.csv and *.csv/*.gz. All that lies in such a folder is read.
+func mayHold(rootA, a, rootB, b string) bool {
+	folder, file := strings.Split(path.Join(rootA, a), "/"), strings.Split(path.Join(rootB, b), "/")
+	last := len(folder) - 1
+	return last < len(file)-1 && !strings.Contains(a+b, "**") && strings.HasSuffix(file[last], ending(folder[last]))
 }
 
 // begins returns the text with which all names that a pattern matches begin, root included.

@@ -253,6 +253,10 @@ func TestOverlapIsRecognised(t *testing.T) {
 		{spec("/", "."), spec("/data", "x"), true},
 		{spec("s3://lake/clicks", "dt=*"), spec("s3://lake", "clicks/dt=2026-11-22"), true},
 		{spec("/data", "**/*.csv.gz"), spec("/data", "*.gz"), true},
+		{spec("/data", "*.csv"), spec("/data", "*.csv/*.csv.gz"), true}, // Spark names a folder as others name a file
+		{spec("/data", "in/*.csv"), spec("/data/in", "out.csv/part-*.gz"), true},
+		{spec("/data", "*.csv"), spec("/data", "old/*.csv.gz"), false},
+		{spec("/data", "*.csv"), spec("/data", "*/*.parquet"), false},
 		{spec("/data", "in"), spec("/data", "into"), false},
 		{spec("/data", "in/*"), spec("/data", "out/*"), false},
 		{spec("/data", "dt=*"), spec("/data", "d"), false},
