@@ -124,8 +124,7 @@ func (f File) Read() (*Stream, error) {
 		return nil, err
 	}
 	defer file.Close()
-	// Memory is taken from the beginning on; the rest of the file is one hole.
-	size, err := file.Seek(0, unix.SEEK_HOLE)
+	size, err := written(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
@@ -144,6 +143,23 @@ func (f File) Read() (*Stream, error) {
 		return nil, fmt.Errorf("%s: %w: it is of stream %d of process %s", f.Path, ErrDamaged, s.Stream, s.Incarnation)
 	}
 	return s, nil
+}
+
+// written is where the last bytes end that were written. The rest of the file is one hole. There may
+// be others before it: a frame that does not fit into the rest of the memory lies beyond that rest.
+func written(file *os.File) (end int64, err error) {
+	for {
+		data, err := file.Seek(end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // there is no more
+			return end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if end, err = file.Seek(data, unix.SEEK_HOLE); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // Remove ends the file.
