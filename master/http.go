@@ -29,11 +29,10 @@ func (m *Master) httpServer(srv *serve.Server, pushed *landing.Service, l net.Li
 		return w, nil
 	}
 	if m.cfg.TLS.Enabled() {
-		cfg, err := m.cfg.TLS.ServerConfig()
+		cfg, err := m.cfg.TLS.ServerConfig(tls.VerifyClientCertIfGiven) // /healthz is open; see access.Pages
 		if err != nil {
 			return nil, err
 		}
-		cfg.ClientAuth = tls.VerifyClientCertIfGiven // /healthz is open; see access.Pages
 		w.tls = cfg
 	}
 	w.server = &http.Server{

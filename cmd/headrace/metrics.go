@@ -42,11 +42,10 @@ func (a *app) serveMetrics(ctx context.Context, log *slog.Logger, registry *prom
 	loopback := link.Loopback(l.Addr().String())
 	log.Info("metrics", "address", l.Addr().String())
 	if a.cfg.TLS.Enabled() {
-		cfg, err := a.cfg.TLS.ServerConfig()
+		cfg, err := a.cfg.TLS.ServerConfig(tls.VerifyClientCertIfGiven) // /healthz is open; see access.Pages
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
-		cfg.ClientAuth = tls.VerifyClientCertIfGiven // /healthz is open; see access.Pages
 		l = tls.NewListener(l, cfg)
 	}
 	server := &http.Server{Handler: a.cfg.Book().Pages(agentRoutes(registry, ready, loopback)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}

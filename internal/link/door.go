@@ -111,11 +111,10 @@ func newDoor(l net.Listener, t TLS, book *access.Book, log *slog.Logger) (*Door,
 		room: semaphore.NewWeighted(largeRoom),
 		in:   make(chan *Guest), done: make(chan struct{}), inside: map[string]int{}}
 	if t.Enabled() {
-		cfg, err := t.ServerConfig()
+		cfg, err := t.ServerConfig(tls.RequireAndVerifyClientCert, "h2")
 		if err != nil {
 			return nil, err
 		}
-		cfg.NextProtos = []string{"h2"}
 		d.tls = cfg
 	}
 	return d, nil

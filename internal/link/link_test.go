@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -150,8 +151,8 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 	if err := check(t, conn); err != nil {
 		t.Fatal(err)
 	}
-	for name, tls := range map[string]TLS{"no TLS": {}, "another authority": {Cert: theirs.Cert, Key: theirs.Key, CA: ours.CA}} {
-		bad, err := Dial(Target{Address: addr, State: state}, tls)
+	for name, files := range map[string]TLS{"no TLS": {}, "another authority": {Cert: theirs.Cert, Key: theirs.Key, CA: ours.CA}} {
+		bad, err := Dial(Target{Address: addr, State: state}, files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +161,7 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 		}
 		bad.Close()
 	}
-	if _, err := (TLS{Cert: ours.Cert}).ServerConfig(); err == nil {
+	if _, err := (TLS{Cert: ours.Cert}).ServerConfig(tls.RequireAndVerifyClientCert); err == nil {
 		t.Error("a certificate without its key, or the other way round, was accepted")
 	}
 	if _, err := (TLS{Cert: ours.Key, Key: ours.Key, CA: ours.CA}).Client(); err == nil || !strings.Contains(err.Error(), ours.Key) {
@@ -168,6 +169,54 @@ func TestMutualTLSLetsInOnlyWhoShowsASignedCertificate(t *testing.T) {
 	}
 	if _, err := (TLS{Cert: ours.Cert, Key: ours.Key, CA: ours.Key}).Client(); err == nil || !strings.Contains(err.Error(), "no PEM certificate") {
 		t.Errorf("got the error %v, want one with %q", err, "no PEM certificate")
+	}
+}
+
+// Certificates are renewed while processes run, also by another authority.
+func TestARenewedCertificateIsUsedByProcessesThatRun(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	files := authority(t, dir, "job")
+	early, stop := behindDoor(t, state, files, nil)
+	conn, err := Dial(Target{State: state}, files) // it connects later
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	authority(t, dir, "job")
+	if err := asks(t, Target{Address: early, State: state}, files); err != nil {
+		t.Errorf("a process that has begun since, and a master from before: %v", err)
+	}
+	stop()
+	late, stop := behindDoor(t, state, files, nil)
+	defer stop()
+	if err := WriteAddress(state, late); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("a process from before, and a master that has begun since: %v", err)
+	}
+
+	// The key of the next certificate is not there yet.
+	next := authority(t, t.TempDir(), "next")
+	text, err := os.ReadFile(next.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files.Cert, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	half, err := files.load()
+	if err == nil {
+		t.Fatalf("a certificate without its key is loaded: %v", half)
+	}
+	r := renewed{files: files, last: &identity{cert: tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}}}}
+	if id, err := r.now(); err != nil || id != r.last {
+		t.Errorf("while the files are replaced, the identity is %v (%v), want the one before", id, err)
+	}
+	r.last.cert.Leaf.NotAfter = time.Now().Add(-time.Hour)
+	if _, err := r.now(); err == nil || !strings.Contains(err.Error(), files.Key) {
+		t.Errorf("when the certificate before has expired, the error is %v, want one with %q", err, files.Key)
 	}
 }
 
