@@ -49,3 +49,36 @@ def test_a_slot_is_used_again_when_its_checkpoint_is_on_storage_although_the_nex
             event.set()
         saved.wait(300)
     assert now == slots
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_save_needs_no_thread_that_cannot_be_started(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: bool
+) -> None:
+    """A process may have as many threads as it is allowed, and one that ends starts none from Python 3.12 on."""
+    root = tmp_path / "memory"
+    root.mkdir(mode=0o700)
+    monkeypatch.setenv(_slots.ROOT_VARIABLE, str(root))
+    agent = agents(model="private", total=300)
+    agent.answer = lambda call: (
+        {"cut": call["cut"], "body": {**agent.body(call["cut"], call["step"]), "order": call["step"]}}
+        if call["call"] == "ask"
+        else None
+    )
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("headrace-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with headrace.dataset("clicks").batches(10) as stream:
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        with headrace.Checkpointer(tmp_path / "ckpt", stream, memory=memory) as ck:
+            for step in (1, 2):
+                saved = ck.save(stepped(stream, 1, np.zeros(1)), {"n": np.full(9, step)})
+                assert saved.done
+                assert saved.error is None
+        restored = headrace.Checkpointer(tmp_path / "ckpt", stream, memory=memory).restore()
+    assert restored is not None
+    assert restored.step == 2

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Union
 
@@ -47,6 +47,15 @@ Path = Union[str, "os.PathLike[str]"]
 
 SAVE_SECONDS = 600.0  # for a save, from the call to the bound manifest
 PAUSE_SECONDS = 60.0  # for all trainers of a shared model to finish their steps, and the state to be copied
+
+
+def _in_background(do: Callable[..., None], *args: Any) -> None:
+    """Does the rest of a save in a thread. If none can be started, because there are too many or the
+    interpreter ends, this thread does it."""
+    try:
+        threading.Thread(target=do, args=args, name="headrace-save", daemon=False).start()
+    except RuntimeError:
+        do(*args)
 
 
 class Checkpointer:
@@ -241,9 +250,7 @@ class Checkpointer:
                 captured = self._capture(state, step)
             self._reached("captured")
         saved = self._begun(step)
-        threading.Thread(
-            target=self._run, args=(saved, cut, captured, deadline), name="headrace-save", daemon=False
-        ).start()
+        _in_background(self._run, saved, cut, captured, deadline)
         return saved
 
     def save_every(self, steps: int, step: int, state: Any, *, exact: bool | None = None) -> Saved | None:
@@ -302,8 +309,7 @@ class Checkpointer:
             saved._seen = True  # that was logged; training goes on
             return saved
         self._reached("captured")
-        args = (flash, saved, written, deadline, storage)
-        threading.Thread(target=self._run_memory, args=args, name="headrace-save", daemon=False).start()
+        _in_background(self._run_memory, flash, saved, written, deadline, storage)
         return saved
 
     def _run_memory(self, flash: Flash, saved: Saved, written: Written, deadline: float, storage: bool) -> None:

@@ -217,7 +217,11 @@ class Flash:
             # Pinned here: the next save may follow at once.
             pinned = Pinned(slot, str(saved.cut))
             self._writing = True
-        threading.Thread(target=self._write, args=([saved], pinned), name="headrace-persist", daemon=False).start()
+        try:
+            threading.Thread(target=self._write, args=([saved], pinned), name="headrace-persist", daemon=False).start()
+        except RuntimeError:  # there are too many, or the interpreter ends: this thread does it
+            saved._held.set()
+            self._write([saved], pinned)
 
     def _write(self, saves: list[Saved], pinned: Pinned | None) -> None:
         order = 0

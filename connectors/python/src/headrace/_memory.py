@@ -150,8 +150,10 @@ class Memory:
             self._wanted = (size, layout)
             self._not_before = time.monotonic() + delay
             if self._warming is None:
-                self._warming = threading.Thread(target=self._warm, name="headrace-warm", daemon=True)
-                self._warming.start()
+                warming = threading.Thread(target=self._warm, name="headrace-warm", daemon=True)
+                with contextlib.suppress(RuntimeError):  # there are too many: the first save does it
+                    warming.start()
+                    self._warming = warming
 
     def warmed(self) -> None:
         """Waits for warm()."""

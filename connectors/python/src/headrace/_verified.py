@@ -48,8 +48,10 @@ class Verified:
                         return
 
         if found:
-            self._thread = threading.Thread(target=run, name="headrace-verify", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=run, name="headrace-verify", daemon=True)
+            with contextlib.suppress(RuntimeError):  # there are too many: the restore does it
+                thread.start()
+                self._thread = thread
 
     def wait(self) -> None:
         """Waits until what was begun in the background has ended."""
