@@ -36,12 +36,12 @@ func (m *Master) httpServer(srv *serve.Server, pushed *landing.Service, l net.Li
 		w.tls = cfg
 	}
 	w.server = &http.Server{
-		Handler:           m.cfg.Access.Pages(mux(m.routes(srv, link.Loopback(l.Addr().String())), pushed.Pages())),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(m.cfg.Logger.Handler(), slog.LevelDebug),
 	}
+	m.cfg.Access.Guard(w.server, mux(m.routes(srv, link.Loopback(l.Addr().String())), pushed.Pages()))
 	return w, nil
 }
 

@@ -48,7 +48,8 @@ func (a *app) serveMetrics(ctx context.Context, log *slog.Logger, registry *prom
 		}
 		l = tls.NewListener(l, cfg)
 	}
-	server := &http.Server{Handler: a.cfg.Book().Pages(agentRoutes(registry, ready, loopback)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	a.cfg.Book().Guard(server, agentRoutes(registry, ready, loopback))
 	done := make(chan struct{})
 	go func() { // ends when stop closes the server
 		defer close(done)

@@ -11,4 +11,5 @@
 //	book.go    the tokens and the certificate names that one process accepts
 //	calls.go   gRPC calls by that table
 //	pages.go   HTTP pages by that table
+//	strangers.go  callers of pages that have shown nothing
 package access

@@ -21,7 +21,9 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func (b *Book) Pages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		needed, known := NeededForPage(r.URL.Path)
+		stranger := strangerOf(r)
 		if known && needed == 0 {
+			stranger.once(w)
 			h.ServeHTTP(w, r)
 			return
 		}
@@ -41,9 +43,11 @@ func (b *Book) Pages(h http.Handler) http.Handler {
 			needed = Operator
 		}
 		if c.Roles&needed != 0 {
+			stranger.known()
 			h.ServeHTTP(w, r)
 			return
 		}
+		stranger.once(w)
 		if c.Name != "" && !wrong {
 			http.Error(w, fmt.Sprintf("%s has %s here; this page needs %s", c.Name, c.Roles, needed), http.StatusForbidden)
 			return
