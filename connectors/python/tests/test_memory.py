@@ -281,3 +281,26 @@ def test_a_slot_that_was_read_is_free_although_its_reader_still_lives(folder: Fo
     assert locked(memory, path)
     assert arrays.size
     memory.close()
+
+
+@pytest.mark.parametrize(("cached", "fits"), [(0, False), (70, True)])
+def test_files_that_were_read_do_not_count_as_used_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: int, fits: bool
+) -> None:
+    """A container that has read many files has used all of its memory, as its cgroup counts."""
+    mib = 1 << 20
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "memory.max").write_text(f"{100 * mib}\n")
+    (group / "memory.current").write_text(f"{99 * mib}\n")
+    (group / "memory.stat").write_text(f"anon 5\ninactive_file {cached * mib // 2}\nactive_file {cached * mib // 2}\n")
+    monkeypatch.setattr(_slots, "_GROUP", str(group))
+    fd = os.open(tmp_path / "slot", os.O_RDWR | os.O_CREAT)
+    try:
+        if fits:
+            _slots.take_room(fd, "slot", 0, 60 * mib)
+        else:
+            with pytest.raises(OSError, match="only 1048576 bytes of memory are free"):
+                _slots.take_room(fd, "slot", 0, 60 * mib)
+    finally:
+        os.close(fd)

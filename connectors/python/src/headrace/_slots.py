@@ -53,6 +53,7 @@ _END_AT = 16
 _CHUNK = 4 << 20
 _STEP = 1 << 20  # of memory that is mapped at a time
 _STALE_SECONDS = 24 * 3600.0
+_GROUP = "/sys/fs/cgroup"  # our cgroup, in a container; tests replace it
 _POPULATE_WRITE = 23  # madvise(2)
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -355,13 +356,23 @@ def _affordable(path: str, more: int) -> None:
     free = []
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo") as file:
         free.append(next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:")))
-    with contextlib.suppress(OSError, ValueError):
-        with open("/sys/fs/cgroup/memory.max") as file:
-            limit = int(file.read())
-        with open("/sys/fs/cgroup/memory.current") as file:
-            free.append(limit - int(file.read()))
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        free.append(_free_of(_GROUP))
     if free and more > min(free):
         raise OSError(errno.ENOSPC, f"only {min(free)} bytes of memory are free", path)
+
+
+def _free_of(group: str) -> int:
+    """How many bytes the processes of a cgroup may still take. Files that were read count as used, and
+    their memory is given back when it is needed."""
+    numbers = {}
+    for name in ("memory.max", "memory.current"):
+        with open(os.path.join(group, name)) as file:
+            numbers[name] = int(file.read())  # "max", without a limit, is a ValueError
+    with open(os.path.join(group, "memory.stat")) as file:
+        stat_ = dict(line.split() for line in file)
+    cached = int(stat_["inactive_file"]) + int(stat_["active_file"])
+    return numbers["memory.max"] - numbers["memory.current"] + cached
 
 
 def _sweep(base: str, directory: str, id: str) -> None:
