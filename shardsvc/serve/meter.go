@@ -43,7 +43,9 @@ func (m *meter) run(ctx context.Context, s *Server) {
 		now := time.Now()
 		m.add(now, workers)
 		for i := range sets {
-			s.metrics.track(sets[i].ID).seen(now, sets[i].Counts.Plus(sets[i].Backfill))
+			k := s.metrics.track(sets[i].ID)
+			k.seen(now, sets[i].Counts.Plus(sets[i].Backfill))
+			k.grown(&sets[i])
 		}
 		s.metrics.forget(sets)
 		select {

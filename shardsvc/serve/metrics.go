@@ -44,7 +44,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descRecords     = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped."+unitHelp, "dataset", "outcome", "unit")
+	descRecords     = desc("records_total", "Settled so far, by outcome: acked, excluded, dropped. It never falls: what comes again after a restore is counted again."+unitHelp, "dataset", "outcome", "unit")
 	descBad         = desc("bad_records", "Records that could not be decoded and are excluded, by column (empty: the record as a whole).", "dataset", "column")
 	descUnwritten   = desc("dead_letters_waiting", "Dead letters that are not written yet.", "dataset")
 	descBacklog     = desc("backlog_records", "Not settled yet, by stage: unplanned, pending, leased. Above 500 partitions: the worst 20 and partition=\"_sum\"."+unitHelp, "dataset", "partition", "stage", "unit")
@@ -161,14 +161,8 @@ func (m *metrics) checkpoints(cuts []shardsvc.CutInfo, ch chan<- prometheus.Metr
 
 func (m *metrics) dataset(ctx context.Context, d *shardsvc.DatasetInfo, ch chan<- prometheus.Metric) {
 	name, o := d.Name, &d.Options
-	counts := map[string]shardsvc.Counts{o.Unit: d.Counts}
-	if old := o.Backfill.Unit; old != "" { // the same unit, or another one
-		counts[old] = counts[old].Plus(d.Backfill)
-	}
-	for unit, c := range counts {
-		for outcome, v := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
-			ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(unit, v)), name, outcome, unit)
-		}
+	for of, v := range m.track(d.ID).grown(d) {
+		ch <- prometheus.MustNewConstMetric(descRecords, prometheus.CounterValue, float64(sources.InUnits(of.unit, v)), name, of.outcome, of.unit)
 	}
 	for _, b := range d.Bad.Columns {
 		ch <- prometheus.MustNewConstMetric(descBad, prometheus.GaugeValue, float64(b.Records), name, b.Column)

@@ -286,3 +286,28 @@ func TestTheAgeOfDataIsKnownAtTheFirstScrape(t *testing.T) {
 		t.Errorf("headrace_data_age_seconds is %v at the first scrape", v)
 	}
 }
+
+func TestARewindTakesNothingFromTheCountOfSettledRecords(t *testing.T) {
+	noLeaks(t)
+	reg, l := prometheus.NewRegistry(), &looks{asked: make(chan string, 16)}
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { l.set(c); c.Registerer = reg })
+	m.setUp(1000)
+	a := m.joined("a", 0)
+	first := a.saved(1, 7, "/ckpt/1")
+	a.bound(50, 7, "/ckpt/1")
+	a.saved(2, 8, "/ckpt/2")
+	a.bound(51, 8, "/ckpt/2")
+	const series = `headrace_records_total{dataset="clicks",outcome="acked",unit="bytes"}`
+	if v := scrape(t, reg)[series]; v != 200 {
+		t.Fatalf("%s is %v, want 200", series, v)
+	}
+	if _, err := m.ckpt().Rewind(t.Context(), &headracev1.RewindRequest{Job: "job", Body: first.Body, Path: "/ckpt/1"}); err != nil {
+		t.Fatal(err)
+	}
+	got := scrape(t, reg)
+	if v, p := got[series], got[`headrace_backlog_records{dataset="clicks",partition="files:clicks",stage="pending",unit="bytes"}`]; v != 200 || p != 100 {
+		t.Errorf("after a rewind by 100 bytes, %s is %v and %v are pending, want 200 and 100", series, v, p)
+	}
+	a.hangUp()
+	m.must(m.stop())
+}

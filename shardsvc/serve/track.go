@@ -19,6 +19,41 @@ type track struct {
 	mu      sync.Mutex
 	listed  []sample // one per change, the newest last
 	settled []sample // of the last minute
+	totals  map[outcome]total
+}
+
+// outcome is what was settled, in a unit.
+type outcome struct{ outcome, unit string }
+
+// total counts what was settled. A restore makes records pending again, so the ledger's count
+// falls. The total does not: a counter that falls would look like one that begins again, and all of
+// it would count as new.
+type total struct {
+	sum  int64
+	last int64 // the ledger's count
+}
+
+// grown returns the totals of a dataset. At a master's start they are the ledger's counts.
+func (t *track) grown(d *shardsvc.DatasetInfo) map[outcome]int64 {
+	counts := map[string]shardsvc.Counts{d.Options.Unit: d.Counts}
+	if old := d.Options.Backfill.Unit; old != "" { // the same unit, or another one
+		counts[old] = counts[old].Plus(d.Backfill)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.totals == nil {
+		t.totals = map[outcome]total{}
+	}
+	all := map[outcome]int64{}
+	for unit, c := range counts {
+		for name, n := range map[string]int64{"acked": c.Acked, "excluded": c.Excluded, "dropped": c.Dropped} {
+			of := outcome{name, unit}
+			k := t.totals[of]
+			k.sum, k.last = k.sum+max(0, n-k.last), n
+			t.totals[of], all[of] = k, k.sum
+		}
+	}
+	return all
 }
 
 type sample struct {

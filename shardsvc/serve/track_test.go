@@ -30,3 +30,20 @@ func TestAgeAndDrainTimeFollowFromTheCounts(t *testing.T) {
 		}
 	}
 }
+
+// A restore makes acked records pending again. If the counter fell, Prometheus would take it for one
+// that began again, and count everything that was ever trained as trained just now.
+func TestTheCountOfSettledRecordsNeverFalls(t *testing.T) {
+	var k track
+	d := shardsvc.DatasetInfo{Options: shardsvc.Options{Unit: "bytes"}}
+	for _, x := range []struct{ acked, want int64 }{{900, 900}, {1000, 1000}, {400, 1000}, {400, 1000}, {450, 1050}, {1000, 1600}} {
+		d.Counts.Acked = x.acked
+		if got := k.grown(&d)[outcome{"acked", "bytes"}]; got != x.want {
+			t.Errorf("the ledger has %d acked, and the counter says %d, want %d", x.acked, got, x.want)
+		}
+	}
+	d.Options.Backfill.Unit, d.Backfill.Acked = "records", 7
+	if all := k.grown(&d); all[outcome{"acked", "records"}] != 7 || all[outcome{"acked", "bytes"}] != 1600 || len(all) != 6 {
+		t.Errorf("with a backfill the counters are %v", all)
+	}
+}
