@@ -46,7 +46,7 @@ func Parse(n *yaml.Node, file string, listed []string) (*Book, error) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
-		if _, twice := b.named[name]; twice {
+		if slices.Contains(b.names, name) {
 			return nil, fmt.Errorf("%s:%d: connections: %s is registered twice", file, n.Content[i].Line, name)
 		}
 		if s, err := parseStore(n.Content[i+1], file); s != nil || err != nil {

@@ -157,6 +157,11 @@ func TestMistakesInConnectionsAreNamed(t *testing.T) {
 		"x: {kafka: {brokers: [a]}}": "is not host:port",
 		"x: {kafka: {brokers: [a:1], sasl: {mechanism: plain}}}": "kafka.sasl",
 		"[a]": "must be a mapping",
+		"{x: {kafka: {brokers: [a:1]}}, x: {kafka: {brokers: [b:1]}}}":                       "x is registered twice",
+		"{x: {s3: {anonymous: true}}, x: {s3: {}}}":                                          "x is registered twice",
+		`{x: {registry: {url: "https://r:1"}}, x: {registry: {url: "https://another:1"}}}`:   "x is registered twice",
+		`{x: {kafka: {brokers: [a:1]}}, x: {s3: {}}, y: {registry: {url: "https://r:1"}}}`:   "x is registered twice",
+		`{x: {registry: {url: "https://r:1"}}, y: {s3: {}}, x: {kafka: {brokers: ["a:1"]}}}`: "x is registered twice",
 	} {
 		if _, err := book(t, text); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "connections: ") {
 			t.Errorf("%s: %v", text, err)
