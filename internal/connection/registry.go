@@ -94,14 +94,13 @@ func loopback(host string) bool {
 
 func (p *place) config() (registry.Config, error) {
 	c, err := registry.Config{URL: p.URL, User: p.User}, error(nil)
-	anywhere := []string{"/"} // the operator named the files
 	if p.User != "" {
-		if c.Password, err = secret.Read("registry.password", p.password(), anywhere); err != nil {
+		if c.Password, err = secretOf("registry.password", p.password()); err != nil {
 			return c, err
 		}
 	}
 	if (p.token() != dataset.Password{}) {
-		if c.Token, err = secret.Read("registry.token", p.token(), anywhere); err != nil {
+		if c.Token, err = secretOf("registry.token", p.token()); err != nil {
 			return c, err
 		}
 	}
@@ -110,6 +109,13 @@ func (p *place) config() (registry.Config, error) {
 		c.TLS = t
 	}
 	return c, err
+}
+
+// secretOf reads a secret once, so that a mistake is told at once, and then whenever it is asked.
+func secretOf(field string, s dataset.Password) (registry.Secret, error) {
+	read := func() (string, error) { return secret.Read(field, s, []string{"/"}) } // the operator named the file
+	_, err := read()
+	return read, err
 }
 
 // WithSchemas returns the source for reading, with the schemas that its spec's format needs:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/decode"
+	"github.com/headrace/headrace/internal/registry"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -56,6 +57,29 @@ func TestARegistryIsReachedAsTheOperatorAllows(t *testing.T) {
 	b, _ = book(t, shelves)
 	if _, err := b.WithSchemas(topic(t, "registry: {connection: main}"), src, nil, nil); err == nil || !strings.Contains(err.Error(), "HEADRACE_REGISTRY is not set here") {
 		t.Errorf("got the error %v, want one with %q", err, "HEADRACE_REGISTRY is not set here")
+	}
+}
+
+func TestATokenOfARegistryIsReplacedWithoutARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	p := &place{URL: "https://registry:8081", TokenFile: file}
+	if _, err := p.config(); err == nil || !strings.Contains(err.Error(), "registry.token_file") {
+		t.Errorf("without the file the error is %v, want one with registry.token_file", err)
+	}
+	var c registry.Config
+	for _, token := range []string{"first", "second"} {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c.Token == nil {
+			var err error
+			if c, err = p.config(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := c.Token(); err != nil || got != token {
+			t.Errorf("the token is %q (%v), want %q", got, err, token)
+		}
 	}
 }
 

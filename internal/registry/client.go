@@ -17,12 +17,17 @@ import (
 	"github.com/headrace/headrace/sources"
 )
 
+// Secret reads a password or a token. It is asked for each request, so that the secret can be
+// replaced while the process runs.
+type Secret func() (string, error)
+
 // Config says how a registry is reached.
 type Config struct {
-	URL            string
-	User, Password string // HTTP basic authentication, if User is set
-	Token          string // a bearer token, if it is set
-	TLS            *tls.Config
+	URL      string
+	User     string // HTTP basic authentication, if it is set
+	Password Secret
+	Token    Secret // a bearer token; nil: none
+	TLS      *tls.Config
 }
 
 const (
@@ -73,11 +78,8 @@ func (c *client) get(ctx context.Context, path string) (*answer, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/vnd.schemaregistry.v1+json, application/json")
-	switch {
-	case c.config.Token != "":
-		req.Header.Set("Authorization", "Bearer "+c.config.Token)
-	case c.config.User != "":
-		req.SetBasicAuth(c.config.User, c.config.Password)
+	if err := c.login(req); err != nil {
+		return nil, &sources.Temporary{Err: fmt.Errorf("schema registry %s: %w", c.config.URL, err)}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -92,6 +94,27 @@ func (c *client) get(ctx context.Context, path string) (*answer, error) {
 		return nil, fmt.Errorf("schema registry %s: %s is longer than %d bytes", c.config.URL, path, maxAnswer)
 	}
 	return c.read(path, resp.StatusCode, body)
+}
+
+// login adds the login to a request. While somebody replaces a secret, its file may be missing.
+func (c *client) login(req *http.Request) error {
+	secret := c.config.Token
+	if secret == nil && c.config.User != "" {
+		secret = c.config.Password
+	}
+	if secret == nil {
+		return nil
+	}
+	text, err := secret()
+	switch {
+	case err != nil:
+		return err
+	case c.config.Token != nil:
+		req.Header.Set("Authorization", "Bearer "+text)
+	default:
+		req.SetBasicAuth(c.config.User, text)
+	}
+	return nil
 }
 
 // read says what an answer means.

@@ -173,14 +173,32 @@ func TestARegistryThatIsAwayIsTemporaryAndOneThatRefusesIsNot(t *testing.T) {
 
 func TestALoginIsSentAndNeverShown(t *testing.T) {
 	s := &shelf{login: "Bearer very secret"}
-	r := open(t, s, Config{Token: "very secret"})
+	secret := func() (string, error) { return "very secret", nil }
+	r := open(t, s, Config{Token: secret})
 	if err := r.Learn(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 	s.login = "another"
-	r = open(t, s, Config{User: "trainer", Password: "very secret"})
+	r = open(t, s, Config{User: "trainer", Password: secret})
 	err := r.Learn(t.Context(), 1)
 	if err == nil || strings.Contains(err.Error(), "very secret") || !strings.Contains(err.Error(), "answers 401") || !strings.Contains(err.Error(), "Give its connection a login") {
+		t.Error(err)
+	}
+}
+
+func TestALoginIsReadAgainForEachRequest(t *testing.T) {
+	s := &shelf{login: "Bearer first"}
+	token, missing := "first", error(nil)
+	r := open(t, s, Config{Token: func() (string, error) { return token, missing }})
+	if err := r.Learn(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	s.login, missing = "Bearer second", errors.New("no such file")
+	if _, ok := errors.AsType[*sources.Temporary](r.Learn(t.Context(), 2)); !ok {
+		t.Error("while the token is replaced, records do not wait")
+	}
+	token, missing = "second", nil
+	if err := r.Learn(t.Context(), 2); err != nil {
 		t.Error(err)
 	}
 }
