@@ -304,3 +304,26 @@ def test_files_that_were_read_do_not_count_as_used_memory(
                 _slots.take_room(fd, "slot", 0, 60 * mib)
     finally:
         os.close(fd)
+
+
+def test_the_name_of_a_checkpoint_folder_is_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure must not leave it empty: then no Checkpointer could begin any more."""
+    synced: set[int] = set()
+    sync, link = os.fsync, os.link
+
+    def note(fd: int) -> None:
+        sync(fd)
+        if os.fstat(fd).st_size:
+            synced.add(os.fstat(fd).st_ino)
+
+    def linked(path: str, to: str) -> None:
+        assert os.stat(path).st_ino in synced
+        link(path, to)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "link", linked)
+    name = _slots._folder_id(str(tmp_path))
+    assert len(name) == 16
+    assert _slots._folder_id(str(tmp_path)) == name

@@ -327,6 +327,8 @@ def _folder_id(directory: str) -> str:
         temp = f"{path}.{secrets.token_hex(8)}.tmp"
         with open(temp, "x") as file:
             file.write(secrets.token_hex(8) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # else a power failure may leave it empty under its name
         try:
             with contextlib.suppress(FileExistsError):
                 os.link(temp, path)  # the first rank's is everybody's
