@@ -156,6 +156,36 @@ func TestNoAlertAddsUpWhatIsOfSeveralMasters(t *testing.T) {
 	}
 }
 
+// A series with a reason or a column begins with its first event, at a number above 0. increase() counts
+// what comes after that. So an alert that goes by increase() alone is silent at the first event.
+func TestAlertsHearOfTheFirstEventOfASeries(t *testing.T) {
+	begins := []string{"headrace_bad_records", "headrace_acks_refused_total", "headrace_lease_reclaims_total", "headrace_cuts_total", "headrace_decode_errors_total"}
+	found := 0
+	for where, text := range expressions(t) {
+		if !strings.HasPrefix(where, "alert ") {
+			continue
+		}
+		parser.Inspect(parse(t, where, text), func(n parser.Node, _ []parser.Node) error {
+			call, ok := n.(*parser.Call)
+			if !ok || call.Func.Name != "increase" {
+				return nil
+			}
+			for _, name := range metrics(call) {
+				if !slices.Contains(begins, name) {
+					continue
+				}
+				if found++; !strings.Contains(text, name+" unless "+name+" offset 15m") {
+					t.Errorf("%s is silent when the first series of %s comes: %s", where, name, text)
+				}
+			}
+			return nil
+		})
+	}
+	if found == 0 {
+		t.Error("no alert goes by the increase of a series that begins with an event")
+	}
+}
+
 var address = regexp.MustCompile(`metrics=(127\.0\.0\.1:\d+)`)
 
 // scrape starts a real job with a dataset and gives the names of the metrics that it exposes.
