@@ -283,18 +283,25 @@ def test_a_slot_that_was_read_is_free_although_its_reader_still_lives(folder: Fo
     memory.close()
 
 
-@pytest.mark.parametrize(("cached", "fits"), [(0, False), (70, True)])
-def test_files_that_were_read_do_not_count_as_used_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: int, fits: bool
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("inside", "cached", "fits"), [(True, 0, False), (True, 70, True), (False, 0, False)])
+def test_memory_is_taken_as_the_cgroup_allows_and_files_that_were_read_are_no_used_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, inside: bool, cached: int, fits: bool
 ) -> None:
-    """A container that has read many files has used all of its memory, as its cgroup counts."""
+    """A job that has read many files has used all of its memory, as its cgroup counts. inside: of a container,
+    which sees its own cgroup as the topmost one."""
     mib = 1 << 20
-    group = tmp_path / "group"
-    group.mkdir()
-    (group / "memory.max").write_text(f"{100 * mib}\n")
-    (group / "memory.current").write_text(f"{99 * mib}\n")
-    (group / "memory.stat").write_text(f"anon 5\ninactive_file {cached * mib // 2}\nactive_file {cached * mib // 2}\n")
-    monkeypatch.setattr(_slots, "_GROUP", str(group))
+    top = tmp_path / ("sys/fs/cgroup/memory" if version == 1 else "sys/fs/cgroup")
+    group = top if inside else top / "jobs" / "job_7"
+    (group if inside else group / "step_0").mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    line = "4:cpu,memory:/jobs/job_7/step_0" if version == 1 else "0::/jobs/job_7/step_0"
+    (tmp_path / "proc/self/cgroup").write_text(f"9:name=systemd:/\n{line}\n")
+    limit, used, stat = _slots._GROUP_FILES[version]
+    (group / limit).write_text(f"{100 * mib}\n")
+    (group / used).write_text(f"{99 * mib}\n")
+    (group / "memory.stat").write_text("anon 5\n" + "".join(f"{name} {cached * mib // 2}\n" for name in stat))
+    monkeypatch.setattr(_slots, "_SYSTEM", str(tmp_path))
     fd = os.open(tmp_path / "slot", os.O_RDWR | os.O_CREAT)
     try:
         if fits:

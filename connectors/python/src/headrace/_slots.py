@@ -53,7 +53,13 @@ _END_AT = 16
 _CHUNK = 4 << 20
 _STEP = 1 << 20  # of memory that is mapped at a time
 _STALE_SECONDS = 24 * 3600.0
-_GROUP = "/sys/fs/cgroup"  # our cgroup, in a container; tests replace it
+_SYSTEM = "/"  # tests replace it
+# The files of a memory cgroup, by its version: the limit, what is used, and what memory.stat calls files
+# that were read.
+_GROUP_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
+    2: ("memory.max", "memory.current", ("inactive_file", "active_file")),
+}
 _POPULATE_WRITE = 23  # madvise(2)
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -358,23 +364,46 @@ def _affordable(path: str, more: int) -> None:
     free = []
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo") as file:
         free.append(next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:")))
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        free.append(_free_of(_GROUP))
+    for version, group in _groups():
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            free.append(_free_of(version, group))
     if free and more > min(free):
         raise OSError(errno.ENOSPC, f"only {min(free)} bytes of memory are free", path)
 
 
-def _free_of(group: str) -> int:
+def _groups() -> Iterator[tuple[int, str]]:
+    """The cgroups that may limit our memory: our own, and those above it. In a container its own may be
+    the topmost one that it sees."""
+    try:
+        with open(os.path.join(_SYSTEM, "proc/self/cgroup")) as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            version, top = 1, "sys/fs/cgroup/memory"
+        elif number == "0":
+            version, top = 2, "sys/fs/cgroup"
+        else:
+            continue
+        parts = [part for part in path.split("/") if part]
+        for n in range(len(parts) + 1):
+            if ".." not in parts[:n]:  # else we were moved out of what we see
+                yield version, os.path.join(_SYSTEM, top, *parts[:n])
+
+
+def _free_of(version: int, group: str) -> int:
     """How many bytes the processes of a cgroup may still take. Files that were read count as used, and
     their memory is given back when it is needed."""
-    numbers = {}
-    for name in ("memory.max", "memory.current"):
+    names = _GROUP_FILES[version]
+    numbers = []
+    for name in names[:2]:
         with open(os.path.join(group, name)) as file:
-            numbers[name] = int(file.read())  # "max", without a limit, is a ValueError
+            numbers.append(int(file.read()))  # "max", without a limit, is a ValueError
     with open(os.path.join(group, "memory.stat")) as file:
         stat_ = dict(line.split() for line in file)
-    cached = int(stat_["inactive_file"]) + int(stat_["active_file"])
-    return numbers["memory.max"] - numbers["memory.current"] + cached
+    return numbers[0] - numbers[1] + sum(int(stat_[name]) for name in names[2])
 
 
 def _sweep(base: str, directory: str, id: str) -> None:
