@@ -334,3 +334,22 @@ def test_the_name_of_a_checkpoint_folder_is_on_the_disk_before_it_counts(
     name = _slots._folder_id(str(tmp_path))
     assert len(name) == 16
     assert _slots._folder_id(str(tmp_path)) == name
+
+
+def test_checkpoints_in_memory_stay_while_the_mount_of_their_folder_is_away(folder: Folder, tmp_path: Path) -> None:
+    """The folder may be the mount's own, which is there and empty then."""
+    writer = Memory(folder, 0, 2)
+    written(writer, {"w": np.arange(3.0)}, 1)
+    writer.close()
+    os.rename(tmp_path / "ckpt", tmp_path / "mounted")
+    (tmp_path / "ckpt").mkdir()
+    Folder(str(tmp_path / "another"), "default")
+    assert len(_memory.found(folder, 0)) == 1
+    os.utime(folder.path, (0, 0))  # nobody has used them for long
+    Folder(str(tmp_path / "another"), "default")
+    assert not os.path.exists(folder.path)
+    again = Folder(str(tmp_path / "ckpt"), "default")  # it was made again
+    os.rename(tmp_path / "ckpt" / _slots.ID_FILE, tmp_path / "ckpt" / "gone")
+    (tmp_path / "ckpt" / _slots.ID_FILE).write_text("0123456789abcdef\n")
+    Folder(str(tmp_path / "another"), "default")
+    assert not os.path.exists(again.path)

@@ -418,13 +418,13 @@ def _sweep(base: str, directory: str, id: str) -> None:
                 if about["dir"] == directory and about["id"] != id:
                     _remove(folder)
                 continue
-            path = os.path.join(about["dir"], ID_FILE)
-            if os.path.isdir(about["dir"]):
-                with contextlib.suppress(FileNotFoundError), open(path) as file:
+            try:
+                with open(os.path.join(about["dir"], ID_FILE)) as file:
                     if file.read().strip() == about["id"]:
                         continue
-            elif time.time() - os.stat(folder).st_mtime < _STALE_SECONDS:
-                continue  # it may be a mount that is away for now
+            except (FileNotFoundError, NotADirectoryError):
+                if time.time() - os.stat(folder).st_mtime < _STALE_SECONDS:
+                    continue  # it may be a mount that is away for now, or lie in one
             _remove(folder)
 
 
