@@ -60,7 +60,9 @@ func (s *Source) next(p sources.Position) messageAt {
 }
 
 // Begin makes both subscriptions at the place where the dataset begins to read. A
-// subscription that exists stays as it is.
+// subscription that exists stays as it is, with one exception: if nothing of a partition is
+// listed yet, NAME-retain goes back to where the dataset begins. A spec that was replaced, or a
+// state folder that was lost, may have left it after that place, where it keeps too little.
 func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
 	if err := s.Usable(ctx); err != nil {
 		return err
@@ -83,10 +85,18 @@ func (s *Source) Begin(ctx context.Context, ids []sources.PartitionID) error {
 			name string
 			at   messageAt
 		}{{s.o.Retain, l.ledgerBefore(ledgerOf(start.Segment))}, {s.o.Progress, s.next(start)}} {
-			if _, there := l.Cursors[url.QueryEscape(sub.name)]; sub.name == "" || there {
+			if sub.name == "" {
 				continue
 			}
-			if err := s.subscribe(ctx, p, sub.name, sub.at); err != nil {
+			now, there, err := l.cursor(sub.name)
+			switch {
+			case err != nil:
+			case !there:
+				err = s.subscribe(ctx, p, sub.name, sub.at)
+			case sub.name == s.o.Retain && len(listed) == 0 && sub.at.before(now) && !now.same(sub.at, &l):
+				err = s.place(ctx, p, sub.name, sub.at)
+			}
+			if err != nil {
 				return err
 			}
 		}
