@@ -128,7 +128,7 @@ func (s *Source) subscribe(ctx context.Context, p partition, name string, at mes
 	select {
 	case err = <-made:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
 	if err != nil {
 		return explain(ctx, "Pulsar at "+s.o.Service, fmt.Errorf("making subscription %s of %s: %w", name, p, err))
