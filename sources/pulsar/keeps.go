@@ -16,7 +16,8 @@ import (
 // that are needed. But two policies of Pulsar move it. A TTL moves it past entries that are
 // too old. A backlog quota that evicts moves it past entries that are too old, or that make
 // the backlog too large. So an entry stays until one of the two reaches it, and then until
-// the retention ends.
+// the retention ends. Somebody may also move our subscription past needed entries, as
+// `pulsar-admin namespaces clear-backlog` does. Then they stay only until the retention ends.
 
 var _ sources.Keeper = (*Source)(nil)
 
@@ -107,18 +108,25 @@ func (s *Source) foretell(ctx context.Context, p partition, l *layout, needed so
 		return err
 	}
 	x.Retention, x.Blind = q.deletes(), q.blind
-	_, x.Retained, err = l.cursor(s.o.Retain)
+	next, subscribed, err := l.cursor(s.o.Retain)
 	if err != nil {
 		return err
 	}
 	at := l.normal(s.next(needed))
+	passed := subscribed && at.before(l.normal(next))
+	x.Retained = subscribed && !passed
 	g, there := l.find(at.Ledger)
 	switch {
 	case !there || at.Entry >= g.Entries: // it is deleted, or not written yet
 		return nil
-	case !x.Retained && !q.forever:
+	case q.forever:
+	case !subscribed:
 		x.Room = untilAny
-	case q.evicts > 0 && !q.forever:
+	case passed && q.blind == "" && q.moved == 0 && q.evicts == 0: // no policy has done that
+		if x.Retention = q.kept; q.kept == 0 {
+			x.Room, x.Retention = untilAny, sources.Never
+		}
+	case q.evicts > 0:
 		x.Room = l.room(at, q.evicts)
 	}
 	if x.Retention == sources.Never {
