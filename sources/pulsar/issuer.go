@@ -158,16 +158,28 @@ func (*issued) Close() error                                 { return nil }
 func (p *issued) Transport() http.RoundTripper               { return p }
 func (p *issued) WithTransport(base http.RoundTripper) error { p.base = base; return nil }
 
+// RoundTrip tries a request again, once, with a new token if the old one was refused. The old one
+// may have ended early: the issuer has other keys now, or this machine was suspended.
 func (p *issued) RoundTrip(req *http.Request) (*http.Response, error) {
-	token, err := p.get(req.Context())
-	if err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		token, err := p.get(req.Context())
+		if err != nil {
+			return nil, err
+		}
+		try := req.Clone(req.Context())
+		try.Header.Set("Authorization", "Bearer "+string(token))
+		if again && req.GetBody != nil {
+			if try.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		res, err := p.base.RoundTrip(try)
+		if err != nil || res.StatusCode != http.StatusUnauthorized {
+			return res, err
+		}
+		if p.refused(token); again || req.Body != nil && req.GetBody == nil {
+			return res, nil
+		}
+		_ = res.Body.Close()
 	}
-	req = req.Clone(req.Context())
-	req.Header.Set("Authorization", "Bearer "+string(token))
-	res, err := p.base.RoundTrip(req)
-	if err == nil && res.StatusCode == http.StatusUnauthorized {
-		p.refused(token)
-	}
-	return res, err
 }

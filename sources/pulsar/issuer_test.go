@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -114,6 +115,7 @@ func TestAnIssuerThatNeverAnswersHoldsNothingUp(t *testing.T) {
 // A token is asked for once, and again when it was refused or expires.
 func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 	var given, refuse atomic.Int64
+	var refuseAll atomic.Bool
 	var lives atomic.Int64
 	lives.Store(3600)
 	var server *httptest.Server
@@ -129,7 +131,7 @@ func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 	a := newFakeAdmin(t)
 	a.topic("t", "", [2]int64{5, 1})
 	a.serves = func(w http.ResponseWriter, r *http.Request, _ string) bool {
-		if r.Header.Get("Authorization") != fmt.Sprint("Bearer token", given.Load()) || given.Load() == refuse.Load() {
+		if r.Header.Get("Authorization") != fmt.Sprint("Bearer token", given.Load()) || given.Load() == refuse.Load() || refuseAll.Load() {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		}
@@ -144,12 +146,45 @@ func TestATokenIsUsedUntilItExpiresOrIsRefused(t *testing.T) {
 	}
 	ask(1)
 	ask(1)
-	refuse.Store(1)
+	refuse.Store(1) // the first token is refused, and the second one is not
+	ask(2)
+	refuseAll.Store(true)
 	if _, err := s.Partitions(t.Context()); err == nil || !strings.Contains(err.Error(), "pulsar.auth") {
 		t.Errorf("got the error %v, want one with %q", err, "pulsar.auth")
 	}
-	ask(2)
+	refuseAll.Store(false)
+	if given.Load() != 3 {
+		t.Errorf("%d tokens were given, want one more for the request that was refused for good", given.Load())
+	}
+	ask(4)
 	lives.Store(int64(tokenEarly/time.Second) - 1) // a token counts as expired at once
 	s.o.login.refused(s.o.login.token)
-	ask(4) // two more tokens: one request asks for the partitions, one for the topic
+	ask(6) // two more tokens: one request asks for the partitions, one for the topic
+}
+
+// A request with a body is tried again with its whole body.
+func TestARequestWhoseTokenWasRefusedIsSentAgainAsAWhole(t *testing.T) {
+	var given atomic.Int64
+	var server *httptest.Server
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"token_endpoint": server.URL + "/token"})
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprint("token", given.Add(1)), "expires_in": 3600})
+	})
+	server = httptest.NewServer(mux)
+	defer server.Close()
+	a := newFakeAdmin(t)
+	a.serves = func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Authorization") == "Bearer token1" || string(body) != `{"ledgerId":5,"entryId":7,"partitionIndex":-1}` {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		return true
+	}
+	s := withIssuer(t, a.url, server.URL)
+	if err := s.admin.call(t.Context(), http.MethodPost, "t/subscription/x/resetcursor", messageAt{5, 7, -1}, nil); err != nil || given.Load() != 2 {
+		t.Errorf("%v; %d tokens were given, want 2", err, given.Load())
+	}
 }
