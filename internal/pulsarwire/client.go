@@ -123,23 +123,11 @@ func (c *Client) find(ctx context.Context, topic string) (*conn, error) {
 	host := c.hosts[int(c.turn.Load())%len(c.hosts)]
 	to, authoritative := address{host: host}, false
 	for range redirectsMost {
-		conn, err := c.connect(ctx, to)
+		a, next, err := c.lookup(ctx, to, host, topic, authoritative)
 		if err != nil {
-			if to.host == host && ctx.Err() == nil {
+			if to.host == host && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errNoAnswer)) {
 				c.turn.Add(1) // the next try asks another of the hosts
 			}
-			return nil, err
-		}
-		request := c.ids.Add(1)
-		a, err := conn.ask(ctx, request, lookupCommand(topic, request, authoritative))
-		if err != nil {
-			return nil, fmt.Errorf("asking %s which broker has the topic: %w", to.host, err)
-		}
-		if a.response == 2 {
-			return nil, fmt.Errorf("asking %s which broker has the topic: %w", to.host, &Refused{a.code, a.message})
-		}
-		next, err := c.address(&a, host)
-		if err != nil {
 			return nil, err
 		}
 		if a.response == 1 {
@@ -148,6 +136,24 @@ func (c *Client) find(ctx context.Context, topic string) (*conn, error) {
 		to, authoritative = next, a.authoritative
 	}
 	return nil, fmt.Errorf("%d times, a broker answered that another one has the topic, and none has it", redirectsMost)
+}
+
+// lookup asks the broker at a place which one has a topic. next is the place that it names.
+func (c *Client) lookup(ctx context.Context, to address, host, topic string, authoritative bool) (a command, next address, err error) {
+	conn, err := c.connect(ctx, to)
+	if err != nil {
+		return a, next, err
+	}
+	request := c.ids.Add(1)
+	a, err = conn.ask(ctx, request, lookupCommand(topic, request, authoritative))
+	if err == nil && a.response == 2 {
+		err = &Refused{a.code, a.message}
+	}
+	if err != nil {
+		return a, next, fmt.Errorf("asking %s which broker has the topic: %w", to.host, err)
+	}
+	next, err = c.address(&a, host)
+	return a, next, err
 }
 
 // address is the place that the answer to a lookup names.

@@ -408,6 +408,44 @@ func TestTheBrokerThatHasTheTopicIsFound(t *testing.T) {
 	}
 }
 
+// A broker takes connections and cannot say who has a topic: it refuses to, or does not answer. The next try asks
+// the other broker that the service names.
+func TestABrokerThatCannotTellWhoHasTheTopicIsNotAskedAgainAndAgain(t *testing.T) {
+	noLeaks(t)
+	for name, lookup := range map[string]func(asked) fields{
+		"it refuses":       func(asked) fields { return fields(nil).number(3, 2).number(6, 6).text(7, "not ready") },
+		"it gives no host": func(asked) fields { return fields(nil).number(3, 1) },
+	} {
+		ill, well := newBroker(t), newBroker(t)
+		ill.lookup = lookup
+		c := newTestClient(t, Config{Service: ill.address() + "," + well.address()})
+		if _, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3); err == nil {
+			t.Errorf("%s: it has given a Reader", name)
+		}
+		r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3)
+		if err != nil {
+			t.Errorf("%s: the other broker is not asked: %v", name, err)
+			continue
+		}
+		r.Close(t.Context())
+	}
+	silent, well := newBroker(t), newBroker(t)
+	asks, unblock := make(chan struct{}, 2), make(chan struct{})
+	silent.lookup = func(asked) fields { asks <- struct{}{}; <-unblock; return fields(nil).number(3, 2) }
+	c := newTestClient(t, Config{Service: silent.address() + "," + well.address()})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { <-asks; cancel(errNoAnswer) }() // as when its time to answer has passed
+	if _, err := c.Read(ctx, "persistent://a/b/c", 5, 3); !errors.Is(err, errNoAnswer) {
+		t.Error(err)
+	}
+	close(unblock)
+	if r, err := c.Read(t.Context(), "persistent://a/b/c", 5, 3); err != nil {
+		t.Errorf("the other broker is not asked: %v", err)
+	} else {
+		r.Close(t.Context())
+	}
+}
+
 // token is a login with another text each time.
 type token struct{ n int }
 
