@@ -36,8 +36,16 @@ type client struct {
 	mechanism string // of SASL, for errors
 	user      string
 
-	mu      sync.Mutex
-	checked bool // the brokers know ourVersions
+	mu       sync.Mutex // guards what follows
+	checked  bool       // the brokers know ourVersions
+	checking *checking  // the question for them that is under way, or nil
+}
+
+// checking is a question for the versions that the brokers know, for all who wait for its answer.
+type checking struct {
+	ended chan struct{}
+	err   error
+	gone  bool // it ended because its caller gave up, which says nothing about the brokers
 }
 
 func newClient(o *Options) *client {
@@ -51,13 +59,51 @@ func newClient(o *Options) *client {
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
 // check asks once whether the brokers know our requests. It is the first request of all, so
-// wrong passwords and certificates show here.
+// wrong passwords and certificates show here. All who call it meanwhile share the answer, and its
+// error too. Otherwise 500 partitions would wait for 500 failures, one after the other. A context
+// ends its own caller's wait only.
 func (c *client) check(ctx context.Context) error {
+	for {
+		k, first := c.checks()
+		switch {
+		case k == nil:
+			return nil
+		case first:
+			k.err = c.versions(ctx)
+			k.gone = ctx.Err() != nil
+			c.mu.Lock()
+			c.checked, c.checking = k.err == nil, nil
+			c.mu.Unlock()
+			close(k.ended)
+			return k.err
+		}
+		select {
+		case <-k.ended:
+		case <-ctx.Done():
+			return c.explain(ctx, ctx.Err())
+		}
+		if k.err == nil || !k.gone {
+			return k.err
+		}
+	}
+}
+
+// checks returns the question to wait for, or a new one and true: the caller asks. It returns nil
+// if the brokers are checked.
+func (c *client) checks() (k *checking, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.checked {
-		return nil
+		return nil, false
 	}
+	if c.checking == nil {
+		c.checking, first = &checking{ended: make(chan struct{})}, true
+	}
+	return c.checking, first
+}
+
+// versions asks which versions of our requests the brokers know.
+func (c *client) versions(ctx context.Context) error {
 	res, err := c.kafka.ApiVersions(ctx, &kafkago.ApiVersionsRequest{})
 	if err != nil {
 		return c.explain(ctx, err)
@@ -74,7 +120,6 @@ func (c *client) check(ctx context.Context) error {
 			return fmt.Errorf("the Kafka brokers at %s know %s up to v%d, and v%d is needed: use Kafka 3.1 or newer", c.addr, key, known[key], version)
 		}
 	}
-	c.checked = true
 	return nil
 }
 
