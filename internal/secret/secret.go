@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/headrace/headrace/internal/dataset"
 )
 
-// TLS reads the files that a spec names; field is its place in the spec, for errors.
+// TLS reads the files that a spec names; field is its place in the spec, for errors. The
+// certificate and its key are read again for each connection, because they may be renewed.
 func TLS(field string, t *dataset.TLS) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -32,8 +34,26 @@ func TLS(field string, t *dataset.TLS) (*tls.Config, error) {
 			return nil, fmt.Errorf("%s.cert and key: %w", field, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
+		c.GetClientCertificate = renewed(t.Cert, t.Key, &pair)
 	}
 	return c, nil
+}
+
+// renewed returns a function that gives a connection the certificate which the files hold now. If
+// they cannot be read, as while they are being written, it gives the last one that could.
+func renewed(cert, key string, last *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	var mu sync.Mutex
+	return func(server *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if pair, err := tls.LoadX509KeyPair(cert, key); err == nil {
+			last = &pair
+		}
+		if server.SupportsCertificate(last) != nil {
+			return &tls.Certificate{}, nil // none, as crypto/tls does
+		}
+		return last, nil
+	}
 }
 
 // Read gives a secret, whose fields in the spec begin with field ("kafka.sasl.password").
