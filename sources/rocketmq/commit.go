@@ -14,8 +14,8 @@ const commitWithin = 20 * time.Second
 
 // Commit writes the group's offset of each queue: the next offset to read. It waits for the
 // answer of each commit and reads it back. An offset below the group's present one is
-// written only if the mark says that progress went back. If a broker is away, the commits
-// to the other brokers are made all the same.
+// written only if the mark says that progress went back. If a broker is away, or an offset is
+// refused, the other commits are made all the same. Then the error is a *sources.Untold.
 func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	if s.o.Group == "" {
 		return errors.New("rocketmq: commit without rocketmq.group in the spec")
@@ -25,25 +25,25 @@ func (s *Source) Commit(ctx context.Context, marks []sources.Mark) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWithin)
 	defer cancel()
-	var errs []error
-	away := map[string]bool{}
-	for _, m := range marks {
+	ids, errs := make([]sources.PartitionID, len(marks)), make([]error, len(marks))
+	away := map[string]error{} // brokers that did not answer; they are not asked again
+	for i, m := range marks {
+		ids[i] = m.Partition
 		p, err := s.find(ctx, m.Partition)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		b := p.cluster + "/" + p.broker
+		if err == nil {
+			err = away[b]
 		}
-		if away[p.broker] {
-			continue
-		}
-		if err := s.commit(ctx, p, m); err != nil {
-			errs = append(errs, err)
-			if _, again := errors.AsType[*sources.Temporary](err); again {
-				away[p.broker] = true
+		if err == nil {
+			if err = s.commit(ctx, p, m); err != nil {
+				if again, is := errors.AsType[*sources.Temporary](err); is && again.Away {
+					away[b] = err
+				}
 			}
 		}
+		errs[i] = err
 	}
-	return errors.Join(errs...)
+	return sources.UntoldOf(ids, errs)
 }
 
 func (s *Source) commit(ctx context.Context, p partition, m sources.Mark) error {
