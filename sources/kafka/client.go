@@ -20,7 +20,7 @@ const (
 	idleConns    = 30 * time.Second
 	dialWithin   = 5 * time.Second  // for all addresses of one broker
 	dialOne      = 3 * time.Second  // for one of them
-	answerWithin = 15 * time.Second // for requests that the broker answers at once
+	answerWithin = 15 * time.Second // for requests that the broker answers at once; for each piece of an answer to a Fetch
 	smallAnswer  = 64 << 20         // limit of answers without records; metadata of very many partitions fits
 )
 
@@ -131,6 +131,7 @@ type exchange struct {
 	answer  []byte              // filled in; its memory is reused
 	limit   int                 // most bytes of the answer
 	came    func(answer []byte) // if set, it is called after each piece with all bytes that have come
+	moved   func()              // if set, it is called when the exchange begins, and after each piece
 }
 
 // route finds the broker to ask.
@@ -177,6 +178,12 @@ var _ protocol.BrokerMessage = (*exchange)(nil)
 const correlation = 0x68656164
 
 func (x *exchange) over(rw io.ReadWriter) error {
+	if c, ok := rw.(interface{ SetDeadline(time.Time) error }); ok && x.moved != nil {
+		watch := x.moved
+		x.moved = func() { watch(); _ = c.SetDeadline(time.Now().Add(answerWithin)) }
+		defer func() { _ = c.SetDeadline(time.Time{}) }()
+	}
+	x.move()
 	if _, err := rw.Write(x.request); err != nil {
 		return err
 	}
@@ -203,11 +210,27 @@ func (x *exchange) over(rw io.ReadWriter) error {
 		if have = next; x.came != nil {
 			x.came(x.answer[:have])
 		}
+		x.move()
 	}
 	if got := binary.BigEndian.Uint32(x.answer); got != correlation {
 		return fmt.Errorf("the answer to another request (%x): %w", got, errAnswer)
 	}
 	return nil
+}
+
+func (x *exchange) move() {
+	if x.moved != nil {
+		x.moved()
+	}
+}
+
+// patient returns a context for the exchange that ends when nothing has moved for answerWithin.
+// Over a slow link, a large answer takes longer than that as a whole, and would never come.
+func (x *exchange) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := time.AfterFunc(answerWithin, func() { cancel(context.DeadlineExceeded) })
+	x.moved = func() { watch.Reset(answerWithin) }
+	return ctx, func() { watch.Stop(); cancel(nil) }
 }
 
 var errAnswer = errors.New("not what Kafka answers")
@@ -235,9 +258,16 @@ func (c *client) exchange(ctx context.Context, x *exchange) (*reader, error) {
 		return nil, err
 	}
 	binary.BigEndian.PutUint32(x.request, uint32(len(x.request)-4))
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	asking, cancel := context.WithTimeout(ctx, answerWithin)
+	if x.key == protocol.Fetch {
+		cancel()
+		asking, cancel = x.patient(ctx)
+	}
 	defer cancel()
-	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
+	if _, err := c.transport.RoundTrip(asking, c.addr, x); err != nil {
+		if asking.Err() != nil && ctx.Err() == nil {
+			err = context.Cause(asking)
+		}
 		return nil, c.explain(ctx, err)
 	}
 	r := &reader{b: x.answer, at: 4}
