@@ -25,6 +25,7 @@ type conn struct {
 	in    *bufio.Reader
 	most  int64         // bytes of a message
 	heard atomic.Int64  // when something came, ns since began
+	bytes atomic.Int64  // that have come
 	ended chan struct{} // closed by fail
 
 	writing sync.Mutex
@@ -50,6 +51,7 @@ func (h hearing) Read(b []byte) (int, error) {
 	n, err := h.k.net.Read(b)
 	if n > 0 {
 		h.k.heard.Store(int64(time.Since(began)))
+		h.k.bytes.Add(int64(n))
 	}
 	return n, err
 }

@@ -68,6 +68,10 @@ func (r *Reader) signal() {
 // until it has nothing.
 func (r *Reader) Ready() <-chan struct{} { return r.ready }
 
+// Received is how many bytes have come over the Reader's connection, also those of a part of an
+// entry and of other Readers' entries.
+func (r *Reader) Received() int64 { return r.conn.bytes.Load() }
+
 // Next returns the next entry, if one has come. The error says why no more will come.
 func (r *Reader) Next() (e Entry, ok bool, err error) {
 	r.mu.Lock()

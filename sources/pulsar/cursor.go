@@ -47,6 +47,8 @@ type cursor struct {
 	opening bool          // no message has come, and nobody asked whether one is there
 	checked bool          // the topic was the planned one when the Reader was opened
 	real    int           // times that the entry at c.at existed and did not come
+	bytes   int64         // that had come over the Reader's connection when it was last asked why nothing comes
+	slow    time.Time     // since when the entry at c.at may be on its way; zero: it was not looked for
 	moved   time.Time     // when a broker gave the topic up
 	began   time.Time     // when the Reader was taken
 	failed  error         // the permanent error; every Next returns it again
@@ -170,7 +172,7 @@ func (c *cursor) fill(ctx context.Context, b *sources.Batch) error {
 func (c *cursor) reopen(ctx context.Context) error {
 	c.began = time.Now()
 	if r := c.s.kept(c.p, c.ledger, c.at); r != nil {
-		c.rd = r
+		c.rd, c.bytes = r, r.wire.Received()
 		return nil
 	}
 	if err := c.sameTopic(ctx); err != nil {
@@ -181,7 +183,7 @@ func (c *cursor) reopen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.rd = r
+	c.rd, c.bytes = r, r.wire.Received()
 	return nil
 }
 
@@ -363,7 +365,7 @@ func (c *cursor) moveTo(offset int64) {
 	if entryOf(offset) > entryOf(c.at) {
 		c.s.tries.passed(c.spot())
 	}
-	c.at, c.real = offset, 0
+	c.at, c.real, c.slow = offset, 0, time.Time{}
 }
 
 func (c *cursor) seen(head int64) {

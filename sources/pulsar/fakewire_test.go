@@ -25,6 +25,9 @@ type fakeEntry struct {
 	left              bool        // the broker leaves it out
 	stuck             bool        // a Reader that has come to it gets nothing more
 	unknown           bool        // the admin API does not find it
+	// If set, it comes in as many pieces as the channel has room, as over a slow link: the next one each time the
+	// admin API was asked for the entry.
+	pieces chan struct{}
 
 	uuid  string
 	chunk int
@@ -98,6 +101,10 @@ func (b *fakeBroker) serveEntry(w http.ResponseWriter, _ *http.Request, path str
 		w.WriteHeader(http.StatusNotFound)
 		return true
 	}
+	select {
+	case all[entry].pieces <- struct{}{}:
+	default:
+	}
 	if e := all[entry]; e.uuid != "" {
 		w.Header().Set("X-Pulsar-uuid", e.uuid)
 		w.Header().Set("X-Pulsar-chunk-id", fmt.Sprint(e.chunk))
@@ -151,11 +158,16 @@ type fakeReader struct {
 
 func (b *fakeBroker) run(nc net.Conn) {
 	defer nc.Close()
+	pieces := chan struct{}(nil) // of the entry that is sent
 	send := func(kind uint64, body, payload []byte) {
 		command := protowire.AppendBytes(protowire.AppendTag(number(nil, 1, kind), protowire.Number(kind), protowire.BytesType), body)
 		f := binary.BigEndian.AppendUint32(nil, uint32(4+len(command)+len(payload)))
-		f = append(binary.BigEndian.AppendUint32(f, uint32(len(command))), command...)
-		_, _ = nc.Write(append(f, payload...))
+		f = append(append(binary.BigEndian.AppendUint32(f, uint32(len(command))), command...), payload...)
+		for n := len(f) / (cap(pieces) + 1); pieces != nil && len(f) > n; f = f[n:] {
+			_, _ = nc.Write(f[:n])
+			<-pieces
+		}
+		_, _ = nc.Write(f)
 	}
 	readers := map[uint64]*fakeReader{}
 	for r := bufio.NewReader(nc); ; {
@@ -203,7 +215,11 @@ func (b *fakeBroker) run(nc net.Conn) {
 					frame[len(frame)-1] ^= 1
 				}
 				id := number(number(nil, 1, uint64(ledger)), 2, uint64(entry))
+				b.mu.Lock()
+				pieces = e.pieces
+				b.mu.Unlock()
 				send(wireMessage, protowire.AppendBytes(protowire.AppendTag(number(nil, 1, numbers[1]), 2, protowire.BytesType), id), frame)
+				pieces = nil
 				at.permits--
 			}
 		}

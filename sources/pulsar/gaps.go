@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/sources"
+	"github.com/headrace/headrace/sources/brokers"
 )
 
 // entryKind says what kind of entry it is that gave no message.
@@ -161,6 +162,7 @@ func (c *cursor) look(ctx context.Context) error {
 		c.seen(at(entryOf(c.at)+1, 0))
 		c.moveTo(at(entryOf(c.at)+1, 0))
 	case info.kind == uncommitted:
+	case c.coming():
 	default:
 		if c.real++; c.real >= realTries {
 			c.real = 0
@@ -168,6 +170,15 @@ func (c *cursor) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// coming says whether the entry at c.at may be on its way: bytes have come over the connection
+// since it was last looked for. Over a slow link, a large entry needs many looks, and so does one
+// that comes after the entries of many other Readers. But that does not go on for ever.
+func (c *cursor) coming() bool {
+	before := c.bytes
+	c.bytes = c.rd.wire.Received()
+	return c.bytes != before && !brokers.Longer(&c.slow, c.s.tries.silence)
 }
 
 // sameTopic returns an error if the topic of this name is not the planned one any more.
