@@ -158,7 +158,7 @@ func TestACallThatCannotLandLeavesNoChunks(t *testing.T) {
 }
 
 // A call that is too large is refused before its chunks are unpacked. Over HTTP the chunks are not even
-// read. The error names the limit.
+// read if their caller waits until it may send them. The error names the limit.
 func TestTheChunksOfACallAreBounded(t *testing.T) {
 	s := start(t)
 	half := lines(strings.Repeat("x", landMost/2))
@@ -181,7 +181,9 @@ func TestTheChunksOfACallAreBounded(t *testing.T) {
 		}
 		path, text := oneCall(t, "t", nil, c.last...)
 		r := &read{Reader: strings.NewReader(text)}
-		code, a := s.serve(t, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, r))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, r)
+		request.Header.Set("Expect", "100-continue")
+		code, a := s.serve(t, request)
 		head := strings.Index(text, "}") + 1 + len(c.last)*chunk.HeaderSize
 		if code != http.StatusBadRequest || !strings.Contains(a.Error, c.says) || r.bytes > head {
 			t.Errorf("%s: got %d %+v after %d bytes were read; the JSON and the headers have %d", c.what, code, a, r.bytes, head)

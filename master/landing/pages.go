@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -144,6 +145,29 @@ func (b *arriving) read(data []byte) ([]byte, error) {
 	return data, nil
 }
 
+// passMost is the bytes of a body that are read after an error: the largest chunk.
+const passMost = chunk.HeaderSize + chunk.MaxBytes
+
+// pass reads what is left of a body, at most so many bytes, before the answer is sent. If more than
+// 256 KiB are left, net/http answers and then ends the connection. A caller that sends its whole body
+// before it reads would then see a broken connection and no answer, at each try.
+func pass(r *http.Request, most int64) {
+	// curl says Expect, and sends a large body only when it is told to go on.
+	if r.Header.Get("Expect") != "" || r.Context().Err() != nil {
+		return
+	}
+	b := bodyOf(r)
+	defer b.done()
+	part := make([]byte, 0, 64<<10)
+	for most > 0 {
+		got, err := b.read(part)
+		if err != nil || len(got) < cap(part) {
+			return
+		}
+		most -= int64(len(got))
+	}
+}
+
 // page turns errors into HTTP's codes. 429 and 503 say when to try again.
 func (s *Service) page(do func(r *http.Request) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,6 +175,9 @@ func (s *Service) page(do func(r *http.Request) (answer, error)) http.Handler {
 		a, err := do(r.WithContext(context.WithValue(r.Context(), controlKey{}, control)))
 		code := http.StatusOK
 		if err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) { // else the body did not come in time
+				pass(r, passMost)
+			}
 			a = answer{Error: err.Error()}
 			code = httpCode(err)
 			switch full, ok := errors.AsType[*Full](err); {
@@ -251,6 +278,9 @@ func (s *Service) postRecords(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if landed, records, err := s.Landed(r.Context(), name, id); err != nil || landed {
+		if landed {
+			pass(r, math.MaxInt64)
+		}
 		return answer{Transaction: id, Already: landed, Records: records}, err
 	}
 	staged, _, err := s.stageLines(r, p, id)

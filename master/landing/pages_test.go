@@ -1,11 +1,14 @@
 package landing
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,6 +70,52 @@ func TestARequestWithTheSameKeyLandsOnce(t *testing.T) {
 	} {
 		if code, a := s.post(t, c.path, c.key, "x"); code != c.code || a.Error == "" {
 			t.Errorf("the request %+v got %d %+v", c, code, a)
+		}
+	}
+}
+
+// A caller that sends all of its body before it reads gets an answer, also if the body is not needed.
+func TestACallerThatSendsAllBeforeItReadsGetsItsAnswer(t *testing.T) {
+	s := start(t)
+	if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a"); code != http.StatusOK {
+		t.Fatalf("%d %+v", code, a)
+	}
+	m := http.NewServeMux()
+	for pattern, h := range s.Pages() {
+		m.Handle(pattern, h)
+	}
+	server := httptest.NewServer(m)
+	defer server.Close()
+	body := bytes.Repeat([]byte("a line\n"), 32<<20/7) // more than a connection holds
+	for _, c := range []struct {
+		path    string
+		code    int
+		already bool
+	}{
+		{"/v1/datasets/clicks/records", http.StatusOK, true},
+		{"/v1/datasets/nothere/records", http.StatusNotFound, false},
+		{"/v1/datasets/clicks/transactions/t/chunks?partition=99", http.StatusBadRequest, false},
+	} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: master\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n", c.path, len(body))
+		if _, err := conn.Write(body); err != nil {
+			t.Errorf("%s: the connection was ended while the body was sent: %v", c.path, err)
+			continue
+		}
+		reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a answer
+		if err := json.NewDecoder(reply.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		if reply.StatusCode != c.code || a.Already != c.already || reply.Close {
+			t.Errorf("%s answered %d %+v, and the connection ends: %t", c.path, reply.StatusCode, a, reply.Close)
 		}
 	}
 }
