@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -355,6 +356,28 @@ def test_close_ends_a_commit_that_waits(played: Played) -> None:
     played.held.pop("commit").set()
 
 
+def test_close_ends_a_commit_that_waits_for_the_bucket(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    played.layout = {"upload": {"url": "s3://lake/pushed", "stream": "clicks-1", "now_ms": 1_700_000_000_000}}
+    waits = threading.Event()
+    with socket.socket() as nobody:  # has the port, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        for name, value in (
+            ("AWS_ACCESS_KEY_ID", "key"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{nobody.getsockname()[1]}"),
+        ):
+            monkeypatch.setenv(name, value)
+        pusher = headrace.Pusher("clicks", upload=True, on_wait=lambda _: waits.set())
+        t = pusher.begin("t")
+        t.push(b"v")
+        ended = in_thread(t.commit)
+        assert waits.wait(300)
+        pusher.close()
+        error = ended()
+    assert isinstance(error, headrace.PushError), error
+    assert str(error) == "the pusher was closed"
+
+
 def interrupted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts the next wait of this thread, as Ctrl-C does."""
     wait, me, left = threading.Condition.wait, threading.get_ident(), [KeyboardInterrupt()]
@@ -486,9 +509,9 @@ def test_a_chunk_that_boto3_has_put_twice_is_staged(prefix: str) -> None:
     builder.plain(b"x")
     chunk, place = builder.seal(), {"url": f"s3://lake/{prefix}", "stream": "clicks-1", "now_ms": 1_700_000_000_000}
     bucket = Bucket(412)
-    locator = Uploader(place, bucket, 0.0).stage("t", 3, chunk, None, print)
+    locator = Uploader(place, bucket, 0.0).stage("t", 3, chunk, None, print, time.sleep)
     ((key, stored),) = bucket.objects.items()
     assert locator.split()[:3] == ["1", key.removeprefix(f"{prefix}/"), str(len(stored))]
     assert stored == chunk
     with pytest.raises(ClientError, match="403"):
-        Uploader(place, Bucket(403), 0.0).stage("t", 3, chunk, None, print)
+        Uploader(place, Bucket(403), 0.0).stage("t", 3, chunk, None, print, time.sleep)

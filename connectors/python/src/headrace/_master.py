@@ -299,6 +299,11 @@ class Master:
         if self._on_wait is not None:
             self._on_wait(reason)
 
+    def pause(self, seconds: float) -> None:
+        """Waits before another try. Raises PushError once the pusher is closed."""
+        if self._closed.wait(seconds):
+            raise PushError(_CLOSED)
+
     def _once(self, method: str, path: str, body: bytes | None, within: float, until: float | None) -> dict[str, Any]:
         connection = self._take()
         try:

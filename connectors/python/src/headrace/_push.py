@@ -261,7 +261,8 @@ class Pusher:
     def _stage(self, told: _Told, transaction: str, partition: int, chunk: bytes) -> str:
         try:
             if told.upload is not None:
-                return told.upload.stage(transaction, partition, chunk, self._master.patience, self._master.tell)
+                master = self._master
+                return told.upload.stage(transaction, partition, chunk, master.patience, master.tell, master.pause)
             answer = self._master.ask("POST", f"{self._of(transaction)}/chunks?partition={partition}", chunk)
         except Exception:
             self._doubt()

@@ -59,10 +59,17 @@ class Uploader:
             self._put = put
 
     def stage(
-        self, transaction: str, partition: int, chunk: bytes, patience: float | None, told: Callable[[str], None]
+        self,
+        transaction: str,
+        partition: int,
+        chunk: bytes,
+        patience: float | None,
+        told: Callable[[str], None],
+        pause: Callable[[float], None],
     ) -> str:
         """Puts a chunk and returns its locator. Another try has another key: if the first one was
-        stored after all, nobody commits it, and it is deleted after stage_ttl."""
+        stored after all, nobody commits it, and it is deleted after stage_ttl. Before another try it tells why, and
+        pauses; pause raises an error if nobody wants the chunk any more."""
         name = hashlib.sha256(transaction.encode()).digest()[:8].hex()
         wait, began = _WAITS[0], time.monotonic()
         while True:
@@ -75,7 +82,7 @@ class Uploader:
                 if patience is not None and time.monotonic() - began + wait > patience:
                     raise PushError(f"s3://{self.bucket}/{self.prefix}: {error}") from None
                 told(str(error))
-                time.sleep(wait)
+                pause(wait)
                 wait = min(2 * wait, _WAITS[1])
                 continue
             records, total = struct.unpack_from("<I", chunk, 8)[0], struct.unpack_from("<I", chunk, 24)[0]
