@@ -163,6 +163,27 @@ def test_a_driver_is_told_what_is_wrong_before_a_task_runs(landing: Any) -> None
     assert 'no dataset "clicks" was applied' in out.stderr
 
 
+TWICE = """
+import ray
+from headrace.ray import Datasink
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False, address="local")
+rows = [ray.data.from_items([{"user": user, "label": 1.0}]) for user in range(2)]
+sink = Datasink("clicks")
+rows[0].write_datasink(sink)
+print(sink.done.records, sink.done.already, flush=True)
+rows[1].write_datasink(sink)
+"""
+
+
+def test_a_second_write_is_not_taken_for_the_first_one(landing: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], env=landing.env, capture_output=True, text=True, timeout=400
+    )  # fmt: skip
+    assert "1 False" in done.stdout.splitlines(), done.stderr[-4000:]
+    assert done.returncode == 1
+    assert "make a new Datasink for each write" in done.stderr, done.stderr[-4000:]
+
+
 def test_the_program_of_the_page_runs(landing: Any) -> None:
     (program,) = [p for p in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "headrace.ray" in p]
     import pyarrow as pa

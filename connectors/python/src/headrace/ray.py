@@ -70,7 +70,8 @@ class Datasink(ray.data.Datasink):
 
     dataset:      the name of a dataset with `landing:` in its spec.
     transaction:  its id, unique for good. A write with an id that is visible adds nothing, so
-                  give one to a job that may run again. None: a new one for each Datasink.
+                  give one to a job that may run again. None: a new one for each Datasink, which
+                  then writes one dataset of Ray and refuses a second one.
     value:        the column whose bytes or text is the record. None: a row is sent as JSON.
     key:          the column with the key of a record. None: what the spec says.
     master, token, token_file, job: as of headrace.Pusher. They are settled on the driver.
@@ -97,6 +98,7 @@ class Datasink(ray.data.Datasink):
     ) -> None:
         self.dataset = dataset
         self.transaction = transaction if transaction is not None else f"ray-{uuid.uuid4().hex}"
+        self._drawn = transaction is None
         self._value, self._key, self._patience, self._upload = value, key, patience, upload
         self._target = Target.find(job, master, token, token_file)
         self.done: Pushed | None = None  #: on the driver, when the write has ended
@@ -112,7 +114,13 @@ class Datasink(ray.data.Datasink):
 
     def on_write_start(self, *_: Any, **__: Any) -> None:
         """On the driver: an error of the dataset or the token comes before any task, and so does
-        a master that has no bucket to upload to."""
+        a master that has no bucket to upload to. A second write would be taken for the first
+        one, and its rows would be lost."""
+        if self._drawn and self.done is not None:
+            raise ValueError(
+                f"this Datasink has written its transaction {self.transaction!r}, and would add none of these rows: "
+                "make a new Datasink for each write"
+            )
         with self._open(_Nothing() if self._upload is not False else False):
             pass
 
