@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
+import java.util.Locale;
 import java.util.concurrent.TimeUnit;
 
 /** Names chunks and puts them into the dataset's bucket (docs/LANDING.md, "The key of a chunk"). */
@@ -59,7 +60,7 @@ final class Uploader {
         String key = key(transaction, partition, masterMs + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - toldNanos));
         bucket.putNew(key, chunk);
         ByteBuffer header = ByteBuffer.wrap(chunk).order(ByteOrder.LITTLE_ENDIAN);
-        return String.format("1 %s %d %d %08x", key, chunk.length, header.getInt(RECORDS_AT), header.getInt(SUM_AT));
+        return String.format(Locale.ROOT, "1 %s %d %d %08x", key, chunk.length, header.getInt(RECORDS_AT), header.getInt(SUM_AT));
     }
 
     private String key(String transaction, int partition, long ms) {

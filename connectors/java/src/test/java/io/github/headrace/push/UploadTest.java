@@ -6,12 +6,15 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.headrace.push.HeadraceException.Kind;
+import io.github.headrace.v1.LayoutReply;
+import io.github.headrace.v1.Upload;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
@@ -74,6 +77,29 @@ class UploadTest {
             HeadraceException e = assertThrows(HeadraceException.class, t::commit);
             assertEquals(Kind.SETTINGS, e.kind(), e.getMessage());
             assertTrue(e.getMessage().contains("credentials"), e.getMessage());
+        }
+    }
+
+    /** Where people write other digits, a locator has those of ASCII all the same. */
+    @Test
+    void aLocatorIsTheSameInEveryLocale() throws Exception {
+        LayoutReply layout = LayoutReply.newBuilder().setUpload(Upload.newBuilder().setUrl("s3://lake/p").setStream("s1").setNowMs(1_700_000_000_000L)).build();
+        ChunkBuilder chunk = new ChunkBuilder();
+        chunk.add(PushRecord.of("x"));
+        byte[] bytes = chunk.chunk(Compression.NONE);
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try {
+            String locator = Uploader.of("clicks", layout, url -> new Bucket() {
+                @Override
+                public void putNew(String key, byte[] data) {}
+
+                @Override
+                public void close() {}
+            }).put("t", 0, bytes);
+            assertTrue(locator.matches("1 s1/0/472222/[0-9a-f]{16}-[0-9]+-[a-z2-7]{16} " + bytes.length + " 1 [0-9a-f]{8}"), locator);
+        } finally {
+            Locale.setDefault(before);
         }
     }
 
