@@ -21,7 +21,7 @@ public interface HeadraceRecordSerializer<T> extends Serializable {
      */
     PushRecord serialize(T element, Long timestamp) throws Exception;
 
-    /** Records whose value a schema of Flink writes, with the element's event time. */
+    /** Records whose value a schema of Flink writes, with the element's event time. If the schema writes null, so is the value. */
     static <T> HeadraceRecordSerializer<T> of(SerializationSchema<? super T> value) {
         return of(value, null);
     }

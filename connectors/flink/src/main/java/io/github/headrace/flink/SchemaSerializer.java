@@ -26,11 +26,8 @@ final class SchemaSerializer<T> implements HeadraceRecordSerializer<T> {
 
     @Override
     public PushRecord serialize(T element, Long timestamp) {
-        byte[] bytes = value.serialize(element);
-        if (bytes == null) {
-            return null;
-        }
-        PushRecord r = PushRecord.of(bytes).withKey(key == null ? null : key.serialize(element));
+        byte[] bytes = value.serialize(element); // null: what the format `raw` makes of a NULL
+        PushRecord r = (bytes == null ? PushRecord.withoutValue() : PushRecord.of(bytes)).withKey(key == null ? null : key.serialize(element));
         return timestamp == null ? r : r.withTime(timestamp);
     }
 }

@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.flink.table.api.EnvironmentSettings;
 import org.apache.flink.table.api.TableEnvironment;
 import org.junit.jupiter.api.AfterAll;
@@ -115,6 +116,20 @@ class HeadraceTableTest {
             + " 'sink.delivery-guarantee' = 'at-least-once', 'sink.compression' = 'none', 'sink.parallelism' = '1', 'state' = '" + master.state() + "')");
         t.executeSql("INSERT INTO formatted VALUES (1), (2), (3)").await();
         assertEquals(List.of("(1,)", "(2,)", "(3,)"), rows(got, 3));
+    }
+
+    /** The format raw writes null for a NULL. The row is not lost: its record has a null value. */
+    @Test
+    void aRowThatAFormatWritesAsNullIsARecord() throws Exception {
+        master.apply("plain", "{}", "\n  format: raw\n  columns:\n"
+            + "    - {name: a_value, path: $value, dtype: string}\n"
+            + "    - {name: b_null, path: $tombstone, dtype: bool}\n");
+        Path got = master.trainer("plain");
+        TableEnvironment t = flink();
+        t.executeSql("CREATE TABLE plain (v STRING) WITH ('connector' = 'headrace', 'dataset' = 'plain', 'format' = 'raw',"
+            + " 'sink.parallelism' = '1', 'state' = '" + master.state() + "')");
+        t.executeSql("INSERT INTO plain VALUES ('x'), (CAST(NULL AS STRING)), ('y')").await();
+        assertEquals(List.of("('', True)", "('x', False)", "('y', False)"), rows(got, 3).stream().sorted().collect(Collectors.toList()));
     }
 
     /** The master's keys are right, so a failure with wrong keys of their own proves that the tasks use theirs. */

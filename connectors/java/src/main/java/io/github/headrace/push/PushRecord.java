@@ -31,6 +31,11 @@ public final class PushRecord {
         return of(value.getBytes(StandardCharsets.UTF_8));
     }
 
+    /** A record whose value is null, and that has no key. */
+    public static PushRecord withoutValue() {
+        return new PushRecord(null, null, 0, List.of());
+    }
+
     /** A record without a value: its key is deleted. */
     public static PushRecord deleted(byte[] key) {
         return new PushRecord(Objects.requireNonNull(key, "key"), null, 0, List.of());
