@@ -321,7 +321,7 @@ rows = [
      datetime(2026, 1, 31, 12, 0), [1, None, 3], (1, "x"), {"k": 0.5}, None),
     (None,) * 17,
     (False, -1, -2, -3, 4, float("nan"), float("-inf"), Decimal("0.001"), "", b"", date(2026, 1, 31), datetime.fromisoformat("1969-12-31T23:59:59.999999+00:00"),
-     datetime(1969, 12, 31, 23, 59, 59), [], (None, None), {}, "z"),
+     datetime(1969, 12, 31, 23, 59, 59), [], (None, None), {"n": float("nan")}, "z"),
 ]
 w = spark.createDataFrame(rows, schema).coalesce(1).write.format("headrace").mode("append")
 w.save("raw")
@@ -377,9 +377,28 @@ def test_rows_become_json_and_options_are_checked(landing: Any) -> None:
          "t": 'a "b"\\ \n ä😀', "x": "AP8=", "day": "1969-12-31", "at": "2026-01-31T12:00:00.000123Z", "local": "2026-01-31T12:00:00",
          "list": [1, None, 3], "inner": {"a": 1, "b c": "x"}, "dict": {"k": 0.5}},
         {},
-        {"b": False, "y": -1, "s": -2, "i": -3, "id": 4, "f": "NaN", "d": "-Infinity", "m": 0.001, "t": "", "x": "", "day": "2026-01-31",
-         "at": "1969-12-31T23:59:59.999999Z", "local": "1969-12-31T23:59:59", "list": [], "inner": {}, "dict": {}, "none": "z"},
+        {"b": False, "y": -1, "s": -2, "i": -3, "id": 4, "m": 0.001, "t": "", "x": "", "day": "2026-01-31",
+         "at": "1969-12-31T23:59:59.999999Z", "local": "1969-12-31T23:59:59", "list": [], "inner": {}, "dict": {"n": None}, "none": "z"},
     ], log  # fmt: skip
+
+
+WAITING = """
+spark = session()
+spark.sparkContext.setLogLevel("WARN")
+spark.range(1).write.format("headrace").mode("append").save("clicks")
+"""
+
+
+def test_the_log_says_why_a_write_waits(landing: Any) -> None:
+    env = {k: v for k, v in landing.env.items() if k != "SPARK_HOME"}
+    env.update(JARS=JAR, HERE=str(landing.folder), PYSPARK_PYTHON=PYTHON, SPARK_LOCAL_IP="127.0.0.1")
+    env.update(JAVA_TOOL_OPTIONS=SMALL, HEADRACE_STATE=str(landing.folder / "nobody"))
+    log = landing.folder / "waiting.log"
+    with log.open("wb") as out:
+        driver = subprocess.Popen([PYTHON, "-c", SESSION + WAITING], env=env, cwd=landing.folder, stdout=out, stderr=out)
+    landing.processes.append(driver)
+    poll(lambda: "no master has left its address in" in log.read_text() or driver.poll() is not None)
+    assert "pushing to dataset clicks of the master of" in log.read_text(), log.read_text()
 
 
 def test_the_programs_of_the_page_run(landing: Any) -> None:

@@ -34,8 +34,8 @@ import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Rows as JSON objects, as Spark's to_json writes them: a null field is left out, times are
- * ISO 8601 in UTC, binary is base64, and a float that is no number is the text NaN, Infinity or
- * -Infinity, which decoders of floats read.
+ * ISO 8601 in UTC, and binary is base64. NaN and infinity are written as null is: JSON has no number
+ * for them, and the dataset would stop at a text in the place of a number.
  */
 final class JsonRows implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -57,9 +57,23 @@ final class JsonRows implements Serializable {
         return out.toString();
     }
 
-    /** Writes the value at a place of a row or of an array, which is not null. */
+    /** Writes the value at a place of a row or of an array, which is not {@link #absent}. */
     private interface Value extends Serializable {
         void write(StringBuilder out, SpecializedGetters from, int at);
+    }
+
+    /** Whether JSON has no value for what is at a place: null, NaN and infinity. */
+    private interface Absent extends Serializable {
+        boolean is(SpecializedGetters from, int at);
+    }
+
+    private static Absent absent(DataType t) {
+        if (t instanceof DoubleType) {
+            return (from, at) -> from.isNullAt(at) || !Double.isFinite(from.getDouble(at));
+        } else if (t instanceof FloatType) {
+            return (from, at) -> from.isNullAt(at) || !Float.isFinite(from.getFloat(at));
+        }
+        return (from, at) -> from.isNullAt(at);
     }
 
     private static Value of(String name, DataType t) {
@@ -70,9 +84,9 @@ final class JsonRows implements Serializable {
         } else if (t instanceof LongType) {
             return (out, from, at) -> out.append(from.getLong(at));
         } else if (t instanceof DoubleType) {
-            return (out, from, at) -> number(out, from.getDouble(at), Double.toString(from.getDouble(at)));
+            return (out, from, at) -> out.append(from.getDouble(at));
         } else if (t instanceof FloatType) {
-            return (out, from, at) -> number(out, from.getFloat(at), Float.toString(from.getFloat(at)));
+            return (out, from, at) -> out.append(from.getFloat(at));
         } else if (t instanceof BooleanType) {
             return (out, from, at) -> out.append(from.getBoolean(at));
         } else if (t instanceof ShortType) {
@@ -98,14 +112,18 @@ final class JsonRows implements Serializable {
         } else if (t instanceof NullType) {
             return (out, from, at) -> out.append("null");
         } else if (t instanceof ArrayType) {
-            Value element = of(name + "[]", ((ArrayType) t).elementType());
-            return (out, from, at) -> array(out, from.getArray(at), element);
+            DataType of = ((ArrayType) t).elementType();
+            Value element = of(name + "[]", of);
+            Absent absent = absent(of);
+            return (out, from, at) -> array(out, from.getArray(at), element, absent);
         } else if (t instanceof StructType) {
             Struct inner = new Struct(name + ".", (StructType) t);
             return (out, from, at) -> inner.object(out, from.getStruct(at, inner.names.length));
         } else if (t instanceof MapType && ((MapType) t).keyType() instanceof StringType) {
-            Value value = of(name + "{}", ((MapType) t).valueType());
-            return (out, from, at) -> map(out, from.getMap(at), value);
+            DataType of = ((MapType) t).valueType();
+            Value value = of(name + "{}", of);
+            Absent absent = absent(of);
+            return (out, from, at) -> map(out, from.getMap(at), value, absent);
         }
         throw new IllegalArgumentException("column " + name + " is " + t.simpleString() + ", which has no JSON: cast it, or leave it out");
     }
@@ -114,16 +132,19 @@ final class JsonRows implements Serializable {
         private static final long serialVersionUID = 1L;
         private final String[] names; // as JSON, with the colon
         private final Value[] values;
+        private final Absent[] absent;
 
         Struct(String prefix, StructType t) {
             StructField[] fields = t.fields();
             names = new String[fields.length];
             values = new Value[fields.length];
+            absent = new Absent[fields.length];
             for (int i = 0; i < fields.length; i++) {
                 StringBuilder name = new StringBuilder();
                 text(name, fields[i].name());
                 names[i] = name.append(':').toString();
                 values[i] = of(prefix + fields[i].name(), fields[i].dataType());
+                absent[i] = absent(fields[i].dataType());
             }
         }
 
@@ -131,11 +152,15 @@ final class JsonRows implements Serializable {
             return JsonRows.of(name, t);
         }
 
+        private static Absent absent(DataType t) {
+            return JsonRows.absent(t);
+        }
+
         void object(StringBuilder out, SpecializedGetters from) {
             out.append('{');
             boolean more = false;
             for (int i = 0; i < names.length; i++) {
-                if (from.isNullAt(i)) {
+                if (absent[i].is(from, i)) {
                     continue;
                 }
                 if (more) {
@@ -149,13 +174,13 @@ final class JsonRows implements Serializable {
         }
     }
 
-    private static void array(StringBuilder out, ArrayData a, Value element) {
+    private static void array(StringBuilder out, ArrayData a, Value element, Absent absent) {
         out.append('[');
         for (int i = 0; i < a.numElements(); i++) {
             if (i > 0) {
                 out.append(',');
             }
-            if (a.isNullAt(i)) {
+            if (absent.is(a, i)) {
                 out.append("null");
             } else {
                 element.write(out, a, i);
@@ -164,7 +189,7 @@ final class JsonRows implements Serializable {
         out.append(']');
     }
 
-    private static void map(StringBuilder out, MapData m, Value value) {
+    private static void map(StringBuilder out, MapData m, Value value, Absent absent) {
         ArrayData keys = m.keyArray();
         ArrayData values = m.valueArray();
         out.append('{');
@@ -174,7 +199,7 @@ final class JsonRows implements Serializable {
             }
             text(out, keys.getUTF8String(i).toString());
             out.append(':');
-            if (values.isNullAt(i)) {
+            if (absent.is(values, i)) {
                 out.append("null");
             } else {
                 value.write(out, values, i);
@@ -185,14 +210,6 @@ final class JsonRows implements Serializable {
 
     private static Instant instant(long micros) {
         return Instant.ofEpochSecond(Math.floorDiv(micros, MICROS), 1000 * Math.floorMod(micros, MICROS));
-    }
-
-    private static void number(StringBuilder out, double x, String text) {
-        if (Double.isNaN(x) || Double.isInfinite(x)) {
-            out.append('"').append(text).append('"');
-        } else {
-            out.append(text);
-        }
     }
 
     private static void text(StringBuilder out, String s) {
