@@ -12,10 +12,14 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The options of a write. The driver reads and checks them, and sends them to the tasks. */
 final class Settings implements Serializable {
     private static final long serialVersionUID = 1L;
+    private static final Logger LOG = LoggerFactory.getLogger(HeadraceWrite.class);
+    private static final long SAY_EVERY_MS = 10_000;
 
     /** All options, as docs/spark.md lists them; Spark compares names without case. */
     private static final Set<String> KNOWN = Set.of("dataset", "path", "transaction", "value", "key", "time", "job", "state",
@@ -110,13 +114,26 @@ final class Settings implements Serializable {
 
     /** For the driver, which commits. */
     Pusher open() throws IOException {
-        return open(Pusher.builder(target, dataset));
+        return open(builder());
     }
 
     /** For a task. The driver opens one too, so that errors come before any task runs. */
     Pusher openForStaging() throws IOException {
-        Pusher.Builder b = Pusher.builder(target, dataset);
+        Pusher.Builder b = builder();
         return open(upload ? b.upload() : b);
+    }
+
+    /** Calls wait for the master, and say in the log why they wait. */
+    private Pusher.Builder builder() {
+        long[] said = {System.currentTimeMillis()}; // a wait of less than this is not worth a line
+        return Pusher.builder(target, dataset).onWait(reason -> {
+            synchronized (said) {
+                if (System.currentTimeMillis() - said[0] >= SAY_EVERY_MS) {
+                    said[0] = System.currentTimeMillis();
+                    LOG.warn("pushing to dataset {} of {} waits: {}", dataset, target, reason);
+                }
+            }
+        });
     }
 
     private Pusher open(Pusher.Builder b) throws IOException {
