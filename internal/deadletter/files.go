@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +59,9 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	alone(file)
+	if err := alone(file); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	end, err := whole(file)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -76,11 +79,22 @@ func (f Folder) Append(dataset string, lines [][]byte) (err error) {
 	return f.sync(root)
 }
 
+// aloneWithin is how long a file may be written by another process. A process that is frozen would
+// hold up all others.
+var aloneWithin = 10 * time.Second
+
 // alone waits until no other process writes the file, and keeps others out until the file is
 // closed. Without that, the unfinished line of another process would be taken for a torn one. A
 // file system without locks is used as it is.
-func alone(file *os.File) {
-	for errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX), unix.EINTR) {
+func alone(file *os.File) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil
+		}
+		if time.Since(began) > aloneWithin {
+			return fmt.Errorf("another process has been writing it for %v", aloneWithin)
+		}
 	}
 }
 

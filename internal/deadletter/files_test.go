@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func line(t *testing.T, offset int64, value string) []byte {
@@ -83,6 +86,9 @@ func TestAFolderCannotBeLeft(t *testing.T) {
 
 // Masters of several jobs may have the same dataset and the same dead_letter.files.
 func TestSeveralMastersWriteOneFile(t *testing.T) {
+	was := aloneWithin
+	aloneWithin = time.Hour // however slow this machine is
+	defer func() { aloneWithin = was }()
 	root := t.TempDir()
 	const masters, each = 4, 25
 	var writers sync.WaitGroup
@@ -104,5 +110,33 @@ func TestSeveralMastersWriteOneFile(t *testing.T) {
 	r := Reading{Dataset: "d"}
 	if err := r.Add(lines); err != nil || len(r.All) != masters*each {
 		t.Errorf("%d letters, %v, want %d", len(r.All), err, masters*each)
+	}
+}
+
+// A process that is frozen while it writes a file does not hold up the others for ever.
+func TestAFrozenWriterHoldsUpNobodyForEver(t *testing.T) {
+	was := aloneWithin
+	aloneWithin = 0
+	defer func() { aloneWithin = was }()
+	f := Folder{Root: t.TempDir(), Path: "bad"}
+	if err := f.Append("d", [][]byte{line(t, 3, "first")}); err != nil {
+		t.Fatal(err)
+	}
+	frozen, err := os.Open(filepath.Join(f.Root, "bad", "d.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frozen.Close()
+	if err := unix.Flock(int(frozen.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Append("d", [][]byte{line(t, 7, "second")}); err == nil || !strings.Contains(err.Error(), "another process has been writing it") {
+		t.Errorf("while another process holds the file, Append says %v", err)
+	}
+	if err := frozen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Append("d", [][]byte{line(t, 7, "second")}); err != nil {
+		t.Errorf("after that, Append says %v", err)
 	}
 }
