@@ -129,7 +129,7 @@ func TestAnyRunOfRowsIsTheSameRows(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			rows = append(rows, whole...)
-			for range 100 {
+			for range 40 {
 				from := rng.Int64N(n + 1)
 				to := from + rng.Int64N(n-from+1)
 				got, err := readRows(b, f, g, from, to, func() int { return 1 + rng.IntN(30) })
@@ -175,7 +175,7 @@ func TestDamagedFilesGiveRowsOrErrors(t *testing.T) {
 	files := testFiles(t)
 	crc, failed := 0, 0
 	for name, b := range files {
-		for i := range 300 {
+		for i := range 100 {
 			c := bytes.Clone(b)
 			for range 1 + rng.IntN(3) {
 				switch at := rng.IntN(len(c)); rng.IntN(4) {

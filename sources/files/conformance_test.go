@@ -187,6 +187,6 @@ func fixedHarness(b blocks) sourcetest.Harness {
 
 func TestRawFilesPassTheSuite(t *testing.T) {
 	h := harness(Framing{Kind: Whole}, "", "", "fast", defaultBlocks)
-	h.Count = 3000
+	h.Count = 1000
 	sourcetest.Run(t, h)
 }

@@ -44,7 +44,7 @@ func (w *World) trainersOf(n *node) (all []*trainer) {
 // (guarantee 6).
 func TestTrainersEndInTimeWheneverTheirAgentStandsStill(t *testing.T) {
 	ended := 0
-	for part := Time(20); part < 48; part++ { // of a TTL, in fortieths
+	for part := Time(20); part < 48; part += 2 { // of a TTL, in fortieths
 		forSharedJobs(t, fmt.Sprintf("still after %d/40 of its session", part), func(w *World, n *node) {
 			w.at(second, func() {
 				for _, tr := range w.trainersOf(n) {
