@@ -395,7 +395,7 @@ sim: need ## the simulation: SEEDS of them, or one with its trace: SEED=n
 	@build/sim $(if $(filter-out 0,$(SEED)),--seed $(SEED) --shrink,--seeds $(SEEDS))
 test-sim: need ## a short run of it: the seeds after those of test-go, and some that are drawn now
 	@$(GO) build -o build/sim ./internal/proof/sim/cmd
-	@build/sim --first 201 --seeds 1500
+	@build/sim --first 201 --seeds 1000
 	@build/sim --first 0 --seeds 100
 test-planted: need ## bugs that are planted in the cores are found by the simulation
 	$(GO) run ./internal/proof/planted/overlay build/planted
@@ -425,8 +425,8 @@ FUZZTIME ?= 10m
 fuzz: need ## each fuzz target for FUZZTIME, on all cores; with the default it takes hours
 	@GO=$(GO) .ci/fuzz $(FUZZTIME)
 
-test-fuzz: need ## each fuzz target for 2 s, on one core; 5,000 inputs are enough
-	@GO=$(GO) CORES=1 KEPT=none MOST=5000 .ci/fuzz 2s
+test-fuzz: need ## 16 fuzz targets that are drawn, each for 2 s on one core; 5,000 inputs are enough
+	@GO=$(GO) CORES=1 KEPT=none MOST=5000 DRAW=16 .ci/fuzz 2s
 
 .PHONY: generate
 generate: venv ## api/**/*.pb.go from the proto files
