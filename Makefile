@@ -354,14 +354,14 @@ chaos-group: build venv quickstart-needs-kafka ## the same tool on a plain consu
 	$(GO) run ./internal/proof/chaos/cmd --group internal/proof/chaos/group.py --prefetch $(PREFETCH) --kills $(KILLS) --seed $(SEED)
 test-chaos: build venv ## a minute of it; HEADRACE_SEED runs one again
 	$(CHAOS) --kills 40 --round-kills 10 --parallel 2
-	$(CHAOS) --journal --kills 20 --round-kills 10 --rounds 2 --parallel 2
+	$(CHAOS) --journal --kills 20 --round-kills 10 --rounds 3 --parallel 2
 .PHONY: test-chaos-planted
 test-chaos-planted: build venv ## bugs that are planted are found by chaos; some minutes
 	$(GO) test -tags planted -count=1 -timeout 60m -v -run Planted ./internal/proof/chaos
 .PHONY: test-chaos-kafka
 test-chaos-kafka: build venv quickstart-needs-kafka ## the same over topics, the broker among the victims
 	$(CHAOS) --source kafka --model shared --kills 12 --round-kills 10 --rounds 1
-	$(CHAOS) --source kafka --live --kills 24 --round-kills 10 --rounds 2 --parallel 2
+	$(CHAOS) --source kafka --live --kills 24 --round-kills 10 --rounds 3 --parallel 2
 	$(CHAOS) --group internal/proof/chaos/group.py --prefetch 4 --kills 2 --patience 120s
 
 .PHONY: test-chaos-pulsar
