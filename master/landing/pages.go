@@ -287,6 +287,9 @@ func (s *Service) postRecords(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if len(staged) == 0 { // no record: whoever sends some with this key later has not sent them before
+		return answer{Transaction: id}, nil
+	}
 	done, err := s.commitThen(r.Context(), name, id, texts(staged), func(done Committed, err error) {
 		if err != nil || done.Already {
 			s.drop(p, staged)

@@ -49,6 +49,19 @@ func (s *Service) serve(t *testing.T, r *http.Request) (int, answer) {
 	return w.Code, a
 }
 
+// A program that sends a file before anything was written to it sends the whole file later.
+func TestARequestWithoutRecordsTakesNoKey(t *testing.T) {
+	s := start(t)
+	for _, empty := range []string{"", "\n\r\n"} {
+		if code, a := s.post(t, "/v1/datasets/clicks/records", "k", empty); code != http.StatusOK || a.Records != 0 || a.Already {
+			t.Fatalf("%q: %d %+v", empty, code, a)
+		}
+	}
+	if code, a := s.post(t, "/v1/datasets/clicks/records", "k", "a\nb"); code != http.StatusOK || a.Records != 2 || a.Already {
+		t.Fatalf("%d %+v", code, a)
+	}
+}
+
 func TestARequestWithTheSameKeyLandsOnce(t *testing.T) {
 	s := start(t)
 	for again := range 3 {
