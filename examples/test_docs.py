@@ -173,7 +173,7 @@ def test_each_suite_of_pushed_records_is_in_the_long_tests() -> None:
     lanes = re.search(r"^LANES := (.*)$", text, re.MULTILINE)
     assert lanes is not None
     needs["test"] += lanes[1].replace('"', " ").split()
-    assert "$(MVN) -pl $(FLINK_THIN) -am test\n" in text, "-am also runs the tests of the modules that it needs"
+    assert "$(FLINK_TEST) -pl $(FLINK_THIN) -am test " in text, "-am also runs the tests of the modules that it needs"
     needs["test-flink"].append("test-java")
     run, found = ["test-long"], {"test-long"}
     while run:
