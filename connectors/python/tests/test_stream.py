@@ -449,6 +449,8 @@ def test_interrupts_at_any_moment_lose_and_repeat_nothing(agents: Agents, way: d
         ({"rows": 1 << 28}, "rows="),
         ({"rows": 1, "ack": "later"}, "ack='later'"),
         ({"rows": 1, "max_wait": 0}, "max_wait=0"),
+        ({"rows": 1, "max_wait": float("inf")}, "max_wait=inf"),
+        ({"rows": 1, "max_wait": float("nan")}, "max_wait=nan"),
         ({"rows": 1, "columns": "id"}, r"\['id'\]"),
         ({"rows": 1, "global_rows": 8}, "say one of them"),
         ({"global_rows": 8, "rounds": False}, "this stream has none: say rounds=True"),

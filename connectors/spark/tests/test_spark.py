@@ -327,7 +327,8 @@ w = spark.createDataFrame(rows, schema).coalesce(1).write.format("headrace").mod
 w.save("raw")
 w.option("value", "x").option("key", "t").option("time", "at").save("raw") if len(sys.argv) > 1 else None
 for options in ({}, {"dataset": "raw", "datset": "raw"}, {"dataset": "nothere"}, {"dataset": "raw", "value": "nothere"}, {"dataset": "raw", "value": "i"},
-                {"dataset": "raw", "time": "i"}, {"dataset": "raw", "token": "a-token-that-nobody-knows"}, {"dataset": "raw", "patience": "x"}):
+                {"dataset": "raw", "time": "i"}, {"dataset": "raw", "token": "a-token-that-nobody-knows"}, {"dataset": "raw", "patience": "x"},
+                {"dataset": "raw", "patience": "NaN"}):
     try:
         spark.createDataFrame(rows, schema).write.format("headrace").mode("append").options(**options).save()
         print("no error", options)
@@ -366,7 +367,7 @@ def test_rows_become_json_and_options_are_checked(landing: Any) -> None:
     assert "no error" not in out
     for text in ["option dataset is missing", "option datset is not known", 'no dataset "nothere" was applied', "there is no column nothere",
                  "column i is int, and it must be string or binary", "column i is int, and it must be a timestamp", "it wants a token",
-                 '"x" is not a number of seconds', "column days is interval day"]:  # fmt: skip
+                 '"x" is not a number of seconds', '"NaN" is not a number of seconds', "column days is interval day"]:  # fmt: skip
         assert any(text in e for e in errors), (text, errors)
     with headrace.Pusher("raw") as pusher:
         pusher.end()

@@ -17,6 +17,7 @@ from ._stream import Stream
 from ._trainer import Trainer, init
 
 MAX_ROWS = 1 << 27
+_LONGEST = 1_000_000_000  # seconds of max_wait: 31 years. The agent counts nanoseconds in 64 bits
 
 
 def _seconds(value: Any, name: str) -> float:
@@ -100,8 +101,8 @@ class Dataset:
         count = request["rows"]
         if ack not in ("step", "auto"):
             raise ValueError(f'ack={ack!r}; it is "step" or "auto"')
-        if max_wait is not None and not _seconds(max_wait, "max_wait") > 0:
-            raise ValueError(f"max_wait={max_wait!r}; it is seconds, more than 0, or None")
+        if max_wait is not None and not 0 < _seconds(max_wait, "max_wait") <= _LONGEST:
+            raise ValueError(f"max_wait={max_wait!r}; it is seconds, more than 0 and at most {_LONGEST}, or None")
         request["max_wait_ms"] = None if max_wait is None else max(1, round(max_wait * 1000))
         request["ack"] = ack
         if max_unanswered is not None:

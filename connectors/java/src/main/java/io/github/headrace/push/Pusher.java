@@ -67,7 +67,8 @@ public final class Pusher implements AutoCloseable {
         compression = b.compression;
         onWait = b.onWait;
         upload = b.upload;
-        patienceNanos = b.patience == null ? Long.MAX_VALUE : b.patience.toNanos();
+        // A long counts 292 years of nanoseconds.
+        patienceNanos = b.patience == null || b.patience.toDays() > 100_000 ? Long.MAX_VALUE : b.patience.toNanos();
         channel = OkHttpChannelBuilder.forAddress("127.0.0.1", 7070) // ProvenSockets knows the address
             .socketFactory(new ProvenSockets(b.target))
             .usePlaintext() // TLS is on the sockets already

@@ -238,6 +238,14 @@ class PusherTest {
     }
 
     @Test
+    void patienceMayBeLongerThanNanosecondsCount() throws Exception {
+        try (TestMaster master = TestMaster.start()) {
+            master.apply("clicks", "{chunk: 1KiB}");
+            Pusher.builder(master.target(), "clicks").patience(Duration.ofMillis(Long.MAX_VALUE)).open().close();
+        }
+    }
+
+    @Test
     void aCommitCanBeRepeatedAfterAnErrorOrAnInterrupt() throws Exception {
         try (TestMaster master = TestMaster.start()) {
             master.apply("clicks", "{chunk: 1KiB}");

@@ -96,10 +96,14 @@ final class Settings implements Serializable {
             return null;
         }
         try {
-            return Duration.ofMillis(Math.round(1000 * Double.parseDouble(text)));
+            double seconds = Double.parseDouble(text);
+            if (seconds >= 0) { // not NaN either
+                return Duration.ofMillis(Math.round(1000 * seconds));
+            }
         } catch (NumberFormatException e) {
-            throw new IllegalArgumentException("option patience: \"" + text + "\" is not a number of seconds");
+            // said below
         }
+        throw new IllegalArgumentException("option patience: \"" + text + "\" is not a number of seconds");
     }
 
     private static boolean flag(String text) {
