@@ -30,6 +30,8 @@ type conn struct {
 	writing chan struct{} // holds one token: the right to write
 	opaque  atomic.Int32
 	heard   atomic.Int64  // when an answer came last, in ns since began
+	came    atomic.Int64  // when bytes came last, in ns since began
+	inBody  atomic.Bool   // the bytes that come now are the body of an answer
 	done    chan struct{} // the reader has ended
 
 	mu      sync.Mutex // guards what follows
@@ -114,8 +116,10 @@ func (c *conn) write(ctx context.Context, frames []byte) error {
 	return c.why()
 }
 
-// Wait returns the answer, whatever its code. After an error the memory of the
-// request must not be used again: a late answer may still go there.
+// Wait returns the answer, whatever its code. It fails if none has come within that time, but
+// not while the body of an answer is coming, ours or one before it: over a slow link that may
+// take longer. After an error the memory of the request must not be used again: a late answer
+// may still go there.
 func (p *Pending) Wait(ctx context.Context, within time.Duration) (Command, error) {
 	select { // what is there already needs no timer
 	case a := <-p.answer:
@@ -124,15 +128,28 @@ func (p *Pending) Wait(ctx context.Context, within time.Duration) (Command, erro
 	}
 	timer := time.NewTimer(max(0, within-time.Since(p.sent)))
 	defer timer.Stop()
-	select {
-	case a := <-p.answer:
-		return a, nil
-	case err := <-p.failed:
-		return Command{}, err
-	case <-ctx.Done():
-		p.c.forget(p)
-		return Command{}, ctx.Err()
-	case <-timer.C:
+	for {
+		select {
+		case a := <-p.answer:
+			return a, nil
+		case err := <-p.failed:
+			return Command{}, err
+		case <-ctx.Done():
+			p.c.forget(p)
+			return Command{}, ctx.Err()
+		case <-timer.C:
+		}
+		inBody := p.c.inBody.Load()
+		select { // it came at the last moment
+		case a := <-p.answer:
+			return a, nil
+		default:
+		}
+		if silent := time.Since(began) - time.Duration(p.c.came.Load()); inBody && silent < within {
+			// Not for all of the time that is left: another answer's body says little about ours.
+			timer.Reset(min(within-silent, within/looksWhileBytesCome))
+			continue
+		}
 		p.c.forget(p)
 		err := unreachable(p.c.addr, fmt.Errorf("no answer within %v: %w", within, os.ErrDeadlineExceeded))
 		if p.c.heard.Load() < int64(p.sent.Sub(began)) {
@@ -141,6 +158,10 @@ func (p *Pending) Wait(ctx context.Context, within time.Duration) (Command, erro
 		return Command{}, err
 	}
 }
+
+// looksWhileBytesCome is how often Wait looks, in the time within which an answer must come,
+// whether the bytes that come are still those of a body.
+const looksWhileBytesCome = 4
 
 // Ready says whether Wait would return at once.
 func (p *Pending) Ready() bool { return len(p.answer) > 0 || len(p.failed) > 0 }
@@ -157,13 +178,14 @@ func (c *conn) forget(p *Pending) {
 // read hands answers to their requests until the connection ends.
 func (c *conn) read() {
 	defer close(c.done)
-	r := bufio.NewReaderSize(c.net, readBuffer)
+	r := bufio.NewReaderSize(noted{c}, readBuffer)
 	for {
 		cmd, n, err := readHeader(r)
 		if err != nil {
 			c.fail(unreachable(c.addr, err))
 			return
 		}
+		c.inBody.Store(true)
 		p := c.take(&cmd)
 		if p == nil { // a late answer, or a broker's own request
 			_, err = io.CopyN(io.Discard, r, int64(n))
@@ -181,7 +203,19 @@ func (c *conn) read() {
 		if p != nil {
 			p.answer <- cmd
 		}
+		c.inBody.Store(false) // not before: Wait takes the answer or sees that it comes
 	}
+}
+
+// noted reads from the connection, and notes when bytes come.
+type noted struct{ c *conn }
+
+func (r noted) Read(b []byte) (int, error) {
+	n, err := r.c.net.Read(b)
+	if n > 0 {
+		r.c.came.Store(int64(time.Since(began)))
+	}
+	return n, err
 }
 
 // take finds the request of an answer.
