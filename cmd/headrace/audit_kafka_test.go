@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/ckpt"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // otherClient writes transactions into two partitions and aborts some of them. Then it prints
@@ -96,16 +95,10 @@ with headrace.dataset("events").batches(7) as stream, headrace.Checkpointer(sys.
 // Headrace and another client read a topic with aborted transactions. They must get the same records.
 // The audit of the checkpoint says "yes" for exactly these records.
 func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
-		t.Fatal(err)
-	}
+	b := steadyKafka.get(t)
+	topic := newTopic(t, b, 2, nil)
 	w := newWorld(t)
-	out, err := exec.CommandContext(t.Context(), w.python(), "-c", otherClient, b.Addr(), "events").Output()
+	out, err := exec.CommandContext(t.Context(), w.python(), "-c", otherClient, b.Addr(), topic).Output()
 	if err != nil {
 		t.Fatalf("%v; make test-kafka installs what it needs\n%s", err, out)
 	}
@@ -132,7 +125,7 @@ func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 		t.Fatalf("the topic has %d records in %d positions: this test needs one with aborted transactions", len(want), positions)
 	}
 
-	w.example(b.Addr())
+	w.example(b, topic)
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	r := w.startProgram(w.python(), "-c", placeTrainer, w.path("ckpt")).wait()
 	if r.code != 0 {
@@ -161,10 +154,10 @@ func TestAnAuditOfAKafkaTopicIsWhatAnotherClientReads(t *testing.T) {
 	}
 	for p, end := range other.Ends {
 		for offset := range end + 1 {
-			r := w.run("audit", path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
+			r := w.run("audit", path, "--contains", fmt.Sprintf("%s/%d/%d", topic, p, offset), "-o", "json")
 			v := decoded[ckpt.Containing](t, r.out)
 			if _, has := want[[2]int{p, offset}]; v.In != has || v.Unsure || (r.code == exitOK) != has {
-				t.Errorf("the other client has the record events/%d/%d: %v; but the audit says %+v with exit code %d", p, offset, has, v, r.code)
+				t.Errorf("the other client has the record %s/%d/%d: %v; but the audit says %+v with exit code %d", topic, p, offset, has, v, r.code)
 			}
 		}
 	}

@@ -5,25 +5,17 @@ package main
 import (
 	"regexp"
 	"testing"
-
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 // A broker is away for longer than three attempts to read. A dataset with an end waits, reports that,
 // and goes on by itself.
 func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := restartedKafka.get(t)
 	const n = 20_000
-	if err := b.CreateTopic(t.Context(), "events", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", 1, 0, n)
+	topic := newTopic(t, b, 1, nil)
+	events(t, b, topic, 1, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	up := w.up("-f", "events.yaml")
 	trainer := w.pythonTrainer("a", 0, "--seconds", "0.01")
 	trainer.until("some of the data", func() bool { _, total := w.seen(); return total > n/20 })

@@ -15,15 +15,9 @@ import (
 
 // Here batches are entries, ledgers roll over, and the topic's part of the dataset begins inside an entry.
 func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPulsar(t *testing.T) {
-	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2); err != nil {
-		t.Fatal(err)
-	}
-	a, err := testbroker.NewPulsarAppender(b, "events")
+	b := pulsarBroker.get(t)
+	topic := newPulsarTopic(t, b, "events")
+	a, err := testbroker.NewPulsarAppender(b, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,20 +40,20 @@ func TestADatasetReadsItsHistoryFromFilesAndGoesOnInPulsar(t *testing.T) {
 			if from.Index == 0 {
 				t.Fatalf("record %d is the first one of its entry: this test needs a begin inside an entry", backfilled)
 			}
-			return historySpec(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: events, end: never, subscription: trainers, start_ids: {0: \"%d:%d:%d\", 1: \"%d:%d:%d\"}}",
-				b.URL(), b.AdminURL(), from.Ledger, from.Entry, from.Index, other.Ledger, other.Entry, other.Index))
+			return historySpec(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s, end: never, subscription: trainers, start_ids: {0: \"%d:%d:%d\", 1: \"%d:%d:%d\"}}",
+				b.URL(), b.AdminURL(), topic, from.Ledger, from.Entry, from.Index, other.Ledger, other.Entry, other.Index))
 		},
 		write: func(partition, before int, values [][]byte) error {
 			return a.Append(t.Context(), partition, int64(before), values, func() {})
 		},
 		place: func(id int) (string, int64, int64) {
 			p := place(id%2, id/2)
-			return fmt.Sprintf("events-partition-%d ledger %d", id%2, p.Ledger), -1, p.Entry<<sources.EntryBits + int64(p.Index)
+			return fmt.Sprintf("%s-partition-%d ledger %d", topic, id%2, p.Ledger), -1, p.Entry<<sources.EntryBits + int64(p.Index)
 		},
 		restart: func() error { return errors.Join(b.Kill(), b.Start(t.Context())) },
 		told: func() bool {
 			for p := range 2 {
-				text, err := b.Admin(t.Context(), http.MethodGet, fmt.Sprintf("persistent/public/default/events-partition-%d/internalStats", p), nil)
+				text, err := b.Admin(t.Context(), http.MethodGet, fmt.Sprintf("persistent/public/default/%s-partition-%d/internalStats", topic, p), nil)
 				var s pulsarTopic
 				if err == nil {
 					err = json.Unmarshal(text, &s)

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/internal/ckpt"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/view"
 )
 
@@ -21,17 +20,17 @@ import (
 type lostAt map[string]bool
 
 func at(partition int, offset int64) string {
-	return fmt.Sprintf("events/%d offset %d", partition, offset)
+	return fmt.Sprintf("partition %d offset %d", partition, offset)
 }
 
-func offsets(t *testing.T, g *view.Gone) lostAt {
+func offsets(t *testing.T, topic string, g *view.Gone) lostAt {
 	t.Helper()
 	all := lostAt{}
 	if g == nil {
 		return all
 	}
 	for _, r := range g.Ranges {
-		no, err := strconv.Atoi(strings.TrimPrefix(r.Label, "events/"))
+		no, err := strconv.Atoi(strings.TrimPrefix(r.Label, topic+"/"))
 		if err != nil || r.Dataset != "events" || r.Unit != "records" || r.Pass != 0 || r.Passes != 1 {
 			t.Errorf("the range that is gone is %+v", r)
 		}
@@ -49,18 +48,12 @@ func offsets(t *testing.T, g *view.Gone) lostAt {
 // (docs/CUTS.md). With on_loss: stop, going back is refused. With continue, exactly these ranges become
 // excluded.
 func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := steadyKafka.get(t)
 	const n, partitions = 6000, 3
-	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", partitions, 0, n)
+	topic := newTopic(t, b, partitions, nil)
+	events(t, b, topic, partitions, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	text, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +70,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	}
 	_, low, _ := w.inModel(saved[20].Path)
 	for p, below := range low { // deletes the records of the newest checkpoint up to its first gap
-		if err := b.DeleteRecords(t.Context(), "events", p, below); err != nil {
+		if err := b.DeleteRecords(t.Context(), topic, p, below); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,9 +95,9 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		all := list()
 		return all[slices.IndexFunc(all, func(c ckpt.View) bool { return c.Step == step })]
 	}
-	up.until("it is listed", func() bool { return maps.Equal(offsets(t, told(10).Gone), lost) })
+	up.until("it is listed", func() bool { return maps.Equal(offsets(t, topic, told(10).Gone), lost) })
 	for step, want := range map[int64]lostAt{10: lost, 15: missing(15), 20: {}} {
-		if c := told(step); !maps.Equal(offsets(t, c.Gone), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
+		if c := told(step); !maps.Equal(offsets(t, topic, c.Gone), want) || *c.Rewindable != (step == 20) || c.Ledger != "bound" {
 			t.Errorf("the checkpoint of step %d is listed as %+v, want the deleted ranges %v", step, c, want)
 		}
 	}
@@ -116,7 +109,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	dry := func() ckpt.Rewound {
 		return decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", saved[10].Path, "--dry-run", "-o", "json"))
 	}
-	if v := dry(); v.Rewound || !strings.Contains(v.Refused, "cannot go back to step 10") || !maps.Equal(offsets(t, v.Gone), lost) {
+	if v := dry(); v.Rewound || !strings.Contains(v.Refused, "cannot go back to step 10") || !maps.Equal(offsets(t, topic, v.Gone), lost) {
 		t.Errorf("%+v", v)
 	}
 	r := w.run("rewind", "default", "--to", saved[10].Path, "--yes")
@@ -149,7 +142,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 		for _, e := range decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Excluded {
 			p := e.Partition[strings.LastIndexByte(e.Partition, '/')+1:]
 			for o := e.Start; o < e.End; o++ {
-				all[fmt.Sprintf("events/%s offset %d", p, o)] = true
+				all[fmt.Sprintf("partition %s offset %d", p, o)] = true
 			}
 		}
 		return all
@@ -159,16 +152,16 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	for o := range missing(15) {
 		delete(rest, o)
 	}
-	if c := told(10); !*c.Rewindable || !maps.Equal(offsets(t, c.Gone), rest) {
+	if c := told(10); !*c.Rewindable || !maps.Equal(offsets(t, topic, c.Gone), rest) {
 		t.Errorf("%+v", c)
 	}
 	if out := w.ok("ckpt", "list"); !strings.Contains(out, "bound, with a loss") || !strings.Contains(out, "it becomes excluded") {
 		t.Error(out)
 	}
-	if v := dry(); v.Refused != "" || !maps.Equal(offsets(t, v.Gone), rest) {
+	if v := dry(); v.Refused != "" || !maps.Equal(offsets(t, topic, v.Gone), rest) {
 		t.Errorf("%+v", v)
 	}
-	if v := decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", saved[10].Path, "--yes", "-o", "json")); !v.Rewound || !maps.Equal(offsets(t, v.Gone), rest) {
+	if v := decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", saved[10].Path, "--yes", "-o", "json")); !v.Rewound || !maps.Equal(offsets(t, topic, v.Gone), rest) {
 		t.Errorf("%+v", v)
 	}
 	up.until("all that step 10 misses is excluded", func() bool { return maps.Equal(excluded(), lost) })
@@ -189,7 +182,7 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 	}
 
 	// Everything is settled, then the topic is deleted. Going back would still need its records.
-	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
+	if err := b.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
 	oldest := list()[2] // three are kept, newest first
@@ -207,18 +200,12 @@ func TestACheckpointWhoseDataKafkaHasDeletedIsNotRewindable(t *testing.T) {
 // A bit_exact dataset deals out blocks. Deleted records are named by Kafka's offsets, and the dataset
 // cannot go on without them.
 func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := steadyKafka.get(t)
 	const n, partitions, begins = 6000, 3, 700
-	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", partitions, 0, n)
+	topic := newTopic(t, b, partitions, nil)
+	events(t, b, topic, partitions, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	text, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +218,7 @@ func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T
 	})
 	want := lostAt{}
 	for p := 1; p < partitions; p++ {
-		if err := b.DeleteRecords(t.Context(), "events", p, begins); err != nil {
+		if err := b.DeleteRecords(t.Context(), topic, p, begins); err != nil {
 			t.Fatal(err)
 		}
 		for o := range int64(begins) {
@@ -241,7 +228,7 @@ func TestWhatKafkaHasDeletedOfABitExactDatasetIsToldInKafkasOffsets(t *testing.T
 	var v ckpt.Rewound
 	up.until("it is told", func() bool {
 		v = decoded[ckpt.Rewound](t, w.ok("rewind", "default", "--to", "start", "--dry-run", "-o", "json"))
-		return maps.Equal(offsets(t, v.Gone), want)
+		return maps.Equal(offsets(t, topic, v.Gone), want)
 	})
 	if len(v.Gone.Ranges) != 2 || !strings.Contains(v.Hint, "delete bit_exact dataset events") || strings.Contains(v.Hint, "on_loss") {
 		t.Errorf("%+v", v)

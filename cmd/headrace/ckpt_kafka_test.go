@@ -71,8 +71,8 @@ func (w *world) counted(path string, n, partitions int) {
 	}
 }
 
-// committed returns the offsets that the broker was told, by partition.
-func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64 {
+// committed returns the offsets that the broker was told, by the topic's partitions.
+func committed(t *testing.T, b *testbroker.Broker, topic string, partitions int) map[int]int64 {
 	t.Helper()
 	client, done := b.Client()
 	defer done()
@@ -80,12 +80,12 @@ func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64
 	for i := range all {
 		all[i] = i
 	}
-	res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": all}})
+	res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: group(topic), Topics: map[string][]int{topic: all}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[int]int64{}
-	for _, p := range res.Topics["events"] {
+	for _, p := range res.Topics[topic] {
 		out[p.Partition] = max(p.CommittedOffset, 0)
 	}
 	return out
@@ -95,18 +95,12 @@ func committed(t *testing.T, b *testbroker.Broker, partitions int) map[int]int64
 // moves it back before the rewind is answered. A checkpoint restores on a master without state, although
 // the topic has grown.
 func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := steadyKafka.get(t)
 	const n, more, partitions = 6000, 600, 3
-	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", partitions, 0, n)
+	topic := newTopic(t, b, partitions, nil)
+	events(t, b, topic, partitions, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 	// Record id lies in partition id % partitions at offset id / partitions.
 	all := func(n int, has func(int, int64) bool) (ids []int) {
@@ -119,7 +113,7 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	}
 	told := func(path string) (is bool, text string) {
 		_, low, _ := w.inModel(path)
-		was := committed(t, b, partitions)
+		was := committed(t, b, topic, partitions)
 		for p := range partitions {
 			if was[p] != low[p] {
 				return false, fmt.Sprintf("the broker was told %v, the low marks of %s are %v", was, path, low)
@@ -156,10 +150,10 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 	}
 	for _, p := range slices.Sorted(maps.Keys(low)) {
 		for _, offset := range []int64{low[p] - 1, low[p]} {
-			r := w.run("audit", ckpts[2].Path, "--contains", fmt.Sprintf("events/%d/%d", p, offset), "-o", "json")
+			r := w.run("audit", ckpts[2].Path, "--contains", fmt.Sprintf("%s/%d/%d", topic, p, offset), "-o", "json")
 			v := decoded[ckpt.Containing](t, r.out)
-			if v.In != has(p, offset) || v.In != (r.code == exitOK) || v.Found[0].Label != fmt.Sprintf("events/%d", p) {
-				t.Errorf("the audit says of events/%d/%d %+v with exit code %d, want in the model: %v", p, offset, v, r.code, has(p, offset))
+			if v.In != has(p, offset) || v.In != (r.code == exitOK) || v.Found[0].Label != fmt.Sprintf("%s/%d", topic, p) {
+				t.Errorf("the audit says of %s/%d/%d %+v with exit code %d, want in the model: %v", topic, p, offset, v, r.code, has(p, offset))
 			}
 		}
 	}
@@ -177,7 +171,7 @@ func TestACheckpointOfAKafkaTopicItsCommitsAndItsRewind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	events(t, b, "events", partitions, n, more)
+	events(t, b, topic, partitions, n, more)
 	up = w.up("-f", "events.yaml", "--model", "replicated")
 	up.until("all is listed", func() bool {
 		return regexp.MustCompile(`(?m)^listed +6,600$`).MatchString(w.ok("dataset", "describe", "events"))

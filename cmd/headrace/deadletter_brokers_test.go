@@ -28,12 +28,12 @@ func badMessages(n int) (values [][]byte, bad map[string]bool, sum, good int) {
 	return values, bad, sum, good
 }
 
-// lettersGoToATopic trains on the topic clicks and finds the dead letters in the topic clicks-bad. part
-// returns the part of a spec that names a topic.
-func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[string]bool, sum, good int) {
+// lettersGoToATopic trains on one topic and finds the dead letters in another one. part returns the part
+// of a spec that names a topic.
+func lettersGoToATopic(t *testing.T, topic, letters string, part func(topic string) string, bad map[string]bool, sum, good int) {
 	t.Helper()
 	w := newWorld(t)
-	w.write("clicks.yaml", "name: clicks\n"+part("clicks")+"\ndead_letter: {topic: clicks-bad}\n"+
+	w.write("clicks.yaml", "name: clicks\n"+part(topic)+"\ndead_letter: {topic: "+letters+"}\n"+
 		"decode:\n  format: tsv\n  on_error: skip\n  columns:\n    - {name: label, path: 0, dtype: float32}\n    - {name: number, path: 1, dtype: int64}\n    - {name: user, path: 2, dtype: string}\n")
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	rows, got := read(t, r.out)
@@ -45,7 +45,7 @@ func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[str
 		v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 		return v.State == "done" && v.Bad != nil && v.Bad.Records == uint64(len(bad)) && v.Bad.Unwritten == 0
 	})
-	w.write("letters.yaml", "name: letters\n"+part("clicks-bad")+"\ndecode:\n  format: json\n  columns:\n"+
+	w.write("letters.yaml", "name: letters\n"+part(letters)+"\ndecode:\n  format: json\n  columns:\n"+
 		"    - {name: id, path: /id, dtype: string}\n    - {name: value, path: /value, dtype: string}\n    - {name: column, path: /column, dtype: string}\n")
 	w.ok("dataset", "apply", "-f", "letters.yaml")
 	ids, without := map[string]bool{}, maps.Clone(bad)
@@ -62,7 +62,7 @@ func lettersGoToATopic(t *testing.T, part func(topic string) string, bad map[str
 	if len(without) > 0 || len(ids) != len(bad) {
 		t.Errorf("%d letters were written, but none of the bad records %v", len(ids), without)
 	}
-	w.write("missing.yaml", "name: missing\n"+part("clicks")+"\ndead_letter: {topic: 'a topic'}\ndecode: {format: lines, on_error: skip}\n")
+	w.write("missing.yaml", "name: missing\n"+part(topic)+"\ndead_letter: {topic: 'a topic'}\ndecode: {format: lines, on_error: skip}\n")
 	if r := w.run("check", "-f", "missing.yaml"); r.code == exitOK || !strings.Contains(r.err, "dead_letter.topic: \"a topic\": is no name of a topic") {
 		t.Errorf("a dead_letter topic with an invalid name got %+v", r)
 	}

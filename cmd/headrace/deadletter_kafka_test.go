@@ -12,23 +12,14 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/internal/deadletter"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/view"
 )
 
 // Bad records of a topic are left out. Their dead letters are in another topic of the same brokers, each
 // with the record's key and bytes.
-func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	for _, topic := range []string{"clicks", "clicks.bad"} {
-		if err := b.CreateTopic(t.Context(), topic, 2, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+func TestBadRecordsOfAKafkaTopicGoToATopic(t *testing.T) {
+	b := steadyKafka.get(t)
+	topic, letters := newTopic(t, b, 2, nil), newTopic(t, b, 2, nil)
 	client, done := b.Client()
 	defer done()
 	const n = 3000
@@ -46,12 +37,12 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 			}
 			records = append(records, kafkago.Record{Key: kafkago.NewBytes([]byte(key)), Value: kafkago.NewBytes([]byte(value))})
 		}
-		if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: "clicks", Partition: p}, records); err != nil {
+		if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: topic, Partition: p}, records); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := newWorld(t)
-	w.write("clicks.yaml", "name: clicks\nkafka: {brokers: [\""+b.Addr()+"\"], topic: clicks}\ndead_letter: {topic: clicks.bad}\n"+
+	w.write("clicks.yaml", "name: clicks\nkafka: {brokers: [\""+b.Addr()+"\"], topic: "+topic+"}\ndead_letter: {topic: "+letters+"}\n"+
 		"decode:\n  format: tsv\n  on_error: skip\n  columns:\n    - {name: label, path: 0, dtype: float32}\n    - {name: number, path: 1, dtype: int64}\n    - {name: user, path: 2, dtype: string}\n")
 	r := w.run("run", "-f", "clicks.yaml", "--", w.self(""))
 	rows, got := read(t, r.out)
@@ -67,13 +58,13 @@ func TestBadRecordsOfATopicGoToATopic(t *testing.T) {
 	defer cancel()
 	ids, without := map[string]bool{}, maps.Clone(bad)
 	for p := range 2 {
-		in := kafkago.NewReader(kafkago.ReaderConfig{Brokers: []string{b.Addr()}, Topic: "clicks.bad", Partition: p, MaxWait: 100 * time.Millisecond})
+		in := kafkago.NewReader(kafkago.ReaderConfig{Brokers: []string{b.Addr()}, Topic: letters, Partition: p, MaxWait: 100 * time.Millisecond})
 		defer in.Close()
-		end, err := client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{"clicks.bad": {kafkago.LastOffsetOf(p)}}})
+		end, err := client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{letters: {kafkago.LastOffsetOf(p)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range end.Topics["clicks.bad"][0].LastOffset {
+		for range end.Topics[letters][0].LastOffset {
 			m, err := in.ReadMessage(ctx)
 			if err != nil {
 				t.Fatal(err)

@@ -10,22 +10,10 @@ import (
 )
 
 func TestBadMessagesOfAPulsarTopicGoToATopic(t *testing.T) {
-	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, topic := range []string{"clicks", "clicks-bad"} {
-		if err := b.CreateTopic(t.Context(), topic, 2); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b := pulsarBroker.get(t)
+	topic, letters := newPulsarTopic(t, b, "clicks"), newPulsarTopic(t, b, "letters")
 	values, bad, sum, good := badMessages(1000)
-	a, err := testbroker.NewPulsarAppender(b, "clicks")
+	a, err := testbroker.NewPulsarAppender(b, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +25,7 @@ func TestBadMessagesOfAPulsarTopicGoToATopic(t *testing.T) {
 			}
 		}
 	}
-	lettersGoToATopic(t, func(topic string) string {
+	lettersGoToATopic(t, topic, letters, func(topic string) string {
 		return fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s}", b.URL(), b.AdminURL(), topic)
 	}, bad, sum, good)
 }

@@ -6,33 +6,24 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/remoting"
 )
 
 func TestBadMessagesOfARocketMQTopicGoToATopic(t *testing.T) {
-	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	for _, topic := range []string{"clicks", "clicks-bad"} {
-		if err := b.CreateTopic(t.Context(), topic, 2); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b := rocketBroker.get(t)
+	topic, letters := newRocketTopic(t, b, "clicks", 2), newRocketTopic(t, b, "letters", 2)
 	values, bad, sum, good := badMessages(1000)
-	a := b.NewAppender("clicks")
+	a := b.NewAppender(topic)
 	defer a.Close()
 	for queue := range 2 {
 		if err := a.Append(t.Context(), queue, 0, values[500*queue:500*(queue+1)], func() {}); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Reaches(t.Context(), remoting.Queue{Topic: "clicks", ID: queue}, 500); err != nil {
+		if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic, ID: queue}, 500); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lettersGoToATopic(t, func(topic string) string {
+	lettersGoToATopic(t, topic, letters, func(topic string) string {
 		return fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s}", b.NameServer(), topic)
 	}, bad, sum, good)
 }

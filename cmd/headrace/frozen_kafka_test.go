@@ -12,17 +12,11 @@ import (
 )
 
 func TestAFrozenKafkaIsToldSinceItDoesNotAnswer(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", 2, 0, 100)
+	b := steadyKafka.get(t)
+	topic := newTopic(t, b, 2, nil)
+	events(t, b, topic, 2, 0, 100)
 	w := newWorld(t)
-	w.silence(fmt.Sprintf("kafka: {brokers: [%q], topic: events", b.Addr()), b.Freeze, b.Thaw)
+	w.silence(fmt.Sprintf("kafka: {brokers: [%q], topic: %s", b.Addr(), topic), b.Freeze, b.Thaw)
 	w.nothingLeft()
 }
 

@@ -64,24 +64,18 @@ func keeps(t *testing.T, b *testbroker.Broker, topic string, keep time.Duration)
 // status, in top and as a metric. It never promises more time than there is. The deleted records are
 // excluded when a trainer begins to read.
 func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{DeletesEvery: 500 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := steadyKafka.get(t)
 	const (
 		n    = 3000
 		keep = time.Hour
 		in   = 20 * time.Minute // after this time the first 2000 are too old
 	)
-	if err := b.CreateTopic(t.Context(), "events", 1, map[string]string{"retention.ms": fmt.Sprint(keep.Milliseconds()), "segment.bytes": "1048576"}); err != nil {
-		t.Fatal(err)
-	}
+	topic := newTopic(t, b, 1, map[string]string{"retention.ms": fmt.Sprint(keep.Milliseconds()), "segment.bytes": "1048576"})
 	tooOld := time.Now().Add(in)
-	dated(t, b, "events", 0, 2000, tooOld.Add(-keep))
-	dated(t, b, "events", 2000, n-2000, time.Now())
+	dated(t, b, topic, 0, 2000, tooOld.Add(-keep))
+	dated(t, b, topic, 2000, n-2000, time.Now())
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	spec, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +83,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	w.write("events.yaml", string(spec)+"on_loss: continue\nguard: {every: 200ms}\n")
 	up := w.up("-f", "events.yaml")
 
-	foretold := regexp.MustCompile(`may soon delete records.*partition=events/0.*oldest_needed=0.*left=\S+ by=age on_loss=continue`)
+	foretold := regexp.MustCompile(`may soon delete records.*partition=` + topic + `/0.*oldest_needed=0.*left=\S+ by=age on_loss=continue`)
 	up.until("the log foretells it", func() bool { return foretold.MatchString(up.err.String()) })
 	v := decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json"))
 	asked := time.Now()
@@ -109,7 +103,7 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 		}
 	}
 	page := w.fetch("http://" + decoded[view.Job](t, w.ok("status", "-o", "json")).HTTP + "/metrics")
-	m := regexp.MustCompile(`(?m)^headrace_retention_distance_seconds\{dataset="events",partition="events/0"\} (\S+)$`).FindStringSubmatch(page)
+	m := regexp.MustCompile(`(?m)^headrace_retention_distance_seconds\{dataset="events",partition="` + topic + `/0"\} (\S+)$`).FindStringSubmatch(page)
 	if len(m) == 0 {
 		t.Fatal(page)
 	}
@@ -121,12 +115,12 @@ func TestDeletionByKafkaIsForetoldAndWhatIsDeletedIsExcluded(t *testing.T) {
 	}
 
 	// To save time, Kafka now keeps records for less time, so the first 2000 are too old at once.
-	begins := logBegins(t, b, "events")
+	begins := logBegins(t, b, topic)
 	if begins > 0 {
 		t.Fatalf("Kafka has deleted records up to %d before they were too old", begins)
 	}
-	keeps(t, b, "events", keep-in-time.Minute)
-	up.until("Kafka deletes", func() bool { begins = logBegins(t, b, "events"); return begins > 0 })
+	keeps(t, b, topic, keep-in-time.Minute)
+	up.until("Kafka deletes", func() bool { begins = logBegins(t, b, topic); return begins > 0 })
 	// Nobody has begun to read, so a checkpoint that has these records may still be restored.
 	if v = decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")); v.Counts.Excluded != 0 {
 		t.Errorf("nobody has begun to read, but records are excluded: %+v", v)

@@ -25,6 +25,9 @@ var binary string
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
+// atEnd is called after the last test. It closes the brokers that tests share.
+var atEnd []func() error
+
 func TestMain(m *testing.M) {
 	if os.Getenv(trainerVariable) != "" {
 		os.Exit(trainer())
@@ -49,7 +52,14 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	for _, end := range atEnd {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
 }
 
 // world is the machine of one user: the folders and the environment. Its paths are short,

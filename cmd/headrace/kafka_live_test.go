@@ -23,14 +23,15 @@ import (
 type producer struct {
 	t          *testing.T
 	b          *testbroker.Broker
+	topic      string
 	partitions atomic.Int32
 	made       atomic.Int64
 	held       sync.Mutex // held by the test while the broker is down, so that nothing is produced
 	stop       func()
 }
 
-func produceEvents(t *testing.T, b *testbroker.Broker, partitions int) *producer {
-	p := &producer{t: t, b: b}
+func produceEvents(t *testing.T, b *testbroker.Broker, topic string, partitions int) *producer {
+	p := &producer{t: t, b: b, topic: topic}
 	p.partitions.Store(int32(partitions))
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
@@ -64,7 +65,7 @@ func (p *producer) some(n int) error {
 		x := float64(i%1000)/500 - 1
 		records = append(records, kafkago.Record{Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d, "x": %g, "y": %g}`, i, x, 3*x-1)), Time: time.Now()})
 	}
-	err := p.b.Produce(p.t.Context(), kafkago.ProduceRequest{Topic: "events", Partition: first / n % int(p.partitions.Load())}, records)
+	err := p.b.Produce(p.t.Context(), kafkago.ProduceRequest{Topic: p.topic, Partition: first / n % int(p.partitions.Load())}, records)
 	if err == nil {
 		p.made.Add(int64(n))
 	}
@@ -90,23 +91,17 @@ func (w *world) journal(name string) (ids []int) {
 // while the topic grows from 2 partitions to 4. Each record is in the model once, except those
 // that the killed trainer was working on: they may be there twice.
 func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
-		t.Fatal(err)
-	}
+	b := restartedKafka.get(t)
+	topic := newTopic(t, b, 2, nil)
 	const rows = 100
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	text, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.write("events.yaml", strings.Replace(string(text), "end: latest ", "end: never\n  refresh: 500ms #", 1))
-	produced := produceEvents(t, b, 2)
+	produced := produceEvents(t, b, topic, 2)
 	master := w.master()
 	w.ok("dataset", "apply", "-f", "events.yaml")
 	agent := w.start("agent", "--name", "one", "--allow-root", w.dir)
@@ -126,12 +121,12 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 	start("c", 0)
 	more("the kill of a trainer", 2000)
 
-	if err := b.AddPartitions(t.Context(), "events", 4); err != nil {
+	if err := b.AddPartitions(t.Context(), topic, 4); err != nil {
 		t.Fatal(err)
 	}
 	produced.partitions.Store(4)
 	master.until("4 partitions", func() bool {
-		return strings.Contains(w.ok("dataset", "describe", "events"), "events/3") || strings.Contains(master.err.String(), "partitions=2 known_before=2")
+		return strings.Contains(w.ok("dataset", "describe", "events"), topic+"/3") || strings.Contains(master.err.String(), "partitions=2 known_before=2")
 	})
 	more("the growth", 2000)
 
@@ -173,7 +168,7 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 		}
 	}
 	t.Logf("%d records are in the model; %d that the killed trainer was working on are there twice", len(ids), total-n)
-	lagIsZeroAt(t, b, master, n) // before the trainers are killed: what a killed trainer has not acknowledged would stay in the lag
+	lagIsZeroAt(t, b, topic, master, n) // before the trainers are killed: what a killed trainer has not acknowledged would stay in the lag
 	for _, p := range []*proc{trainers["b"], trainers["c"]} {
 		p.kill()
 	}
@@ -183,17 +178,17 @@ func TestTrainersFollowAKafkaTopicThroughKillsAndGrowth(t *testing.T) {
 }
 
 // lagIsZeroAt waits until the sum of the group's committed offsets is n, the number of records in all partitions.
-func lagIsZeroAt(t *testing.T, b *testbroker.Broker, master *proc, n int) {
+func lagIsZeroAt(t *testing.T, b *testbroker.Broker, topic string, master *proc, n int) {
 	t.Helper()
 	client, done := b.Client()
 	defer done()
 	master.until("a zero lag of the group", func() bool {
-		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: "headrace-events", Topics: map[string][]int{"events": {0, 1, 2, 3}}})
+		res, err := client.OffsetFetch(t.Context(), &kafkago.OffsetFetchRequest{GroupID: group(topic), Topics: map[string][]int{topic: {0, 1, 2, 3}}})
 		if err != nil || res.Error != nil {
 			return false
 		}
 		sum := 0
-		for _, p := range res.Topics["events"] {
+		for _, p := range res.Topics[topic] {
 			sum += int(p.CommittedOffset)
 		}
 		return sum == n
@@ -201,17 +196,11 @@ func lagIsZeroAt(t *testing.T, b *testbroker.Broker, master *proc, n int) {
 }
 
 func TestALiveKafkaTopicThatIsDeletedStopsItsDatasetAndIsNamed(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", 2, 0, 1000)
+	b := steadyKafka.get(t)
+	topic := newTopic(t, b, 2, nil)
+	events(t, b, topic, 2, 0, 1000)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	text, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -220,11 +209,11 @@ func TestALiveKafkaTopicThatIsDeletedStopsItsDatasetAndIsNamed(t *testing.T) {
 	up := w.up("-f", "events.yaml")
 	trainer := w.pythonTrainer("a", 0, "--max-wait", "0.02")
 	trainer.until("all records", func() bool { ids, _ := w.seen(); return len(ids) == 1000 })
-	if err := b.DeleteTopic(t.Context(), "events"); err != nil {
+	if err := b.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
-	if r := trainer.wait(); r.code == 0 || !strings.Contains(r.err, "events") || !strings.Contains(r.err, "the topic was deleted") {
-		t.Errorf("the trainer ended with %+v, want an error that names events and says that the topic was deleted", r)
+	if r := trainer.wait(); r.code == 0 || !strings.Contains(r.err, topic) || !strings.Contains(r.err, "the topic was deleted") {
+		t.Errorf("the trainer ended with %+v, want an error that names %s and says that the topic was deleted", r, topic)
 	}
 	if out := w.ok("dataset", "describe", "events"); !strings.Contains(out, "failed") || !strings.Contains(out, "the topic was deleted") {
 		t.Errorf("describe says %s\nwant the state failed, and that the topic was deleted", out)

@@ -37,14 +37,43 @@ func events(t *testing.T, b *testbroker.Broker, topic string, partitions, from, 
 	}
 }
 
-// example writes the spec of examples/kafka with addr as the broker's address.
-func (w *world) example(addr string) {
+// steadyKafka deletes records soon, if their topic says so. restartedKafka is for tests that kill it:
+// it is soon there again.
+var (
+	steadyKafka = sharedBroker[*testbroker.Broker]{start: func(ctx context.Context) (*testbroker.Broker, error) {
+		return testbroker.StartKafka(ctx, testbroker.Options{Steady: true, DeletesEvery: 500 * time.Millisecond})
+	}}
+	restartedKafka = sharedBroker[*testbroker.Broker]{start: func(ctx context.Context) (*testbroker.Broker, error) {
+		return testbroker.StartKafka(ctx, testbroker.Options{})
+	}}
+)
+
+// newTopic makes a topic that no other test uses, and returns its name.
+func newTopic(t *testing.T, b *testbroker.Broker, partitions int, config map[string]string) string {
+	t.Helper()
+	name := anotherTopic("events")
+	if err := b.CreateTopic(t.Context(), name, partitions, config); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// group is the consumer group of a test's dataset.
+func group(topic string) string { return "headrace-" + topic }
+
+// example writes the spec of examples/kafka for a topic of a broker.
+func (w *world) example(b *testbroker.Broker, topic string) {
 	w.t.Helper()
 	text, err := os.ReadFile("../../examples/kafka/events.yaml")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.write("events.yaml", strings.Replace(string(text), "127.0.0.1:9092", addr, 1))
+	w.write("events.yaml", ofTopic(string(text), b, topic))
+}
+
+// ofTopic returns an example's spec for a topic of a broker.
+func ofTopic(spec string, b *testbroker.Broker, topic string) string {
+	return strings.NewReplacer("127.0.0.1:9092", b.Addr(), "topic: events\n", "topic: "+topic+"\n", "group: headrace-events\n", "group: "+group(topic)+"\n").Replace(spec)
 }
 
 func (w *world) pythonTrainer(name string, rank int, args ...string) *proc {
@@ -85,18 +114,12 @@ func (w *world) seen() (ids map[int]int, total int) {
 // in the model, only records that the killed trainer was working on may be there twice, and the
 // consumer group's lag is zero.
 func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := restartedKafka.get(t)
 	const n, partitions, rows = 40_000, 4, 100
-	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", partitions, 0, n)
+	topic := newTopic(t, b, partitions, nil)
+	events(t, b, topic, partitions, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	if out := w.ok("dataset", "check", "-f", "events.yaml"); !strings.Contains(out, "40,000 records, 0 bad") {
 		t.Errorf("check says %s, want 40,000 records and none bad", out)
 	}
@@ -104,7 +127,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	up.until("all is listed", func() bool {
 		return regexp.MustCompile(`(?m)^listed +40,000$`).MatchString(w.ok("dataset", "describe", "events"))
 	})
-	events(t, b, "events", partitions, n, 500) // these come after the end, which was fixed when the topic was listed: they are not trained on
+	events(t, b, topic, partitions, n, 500) // these come after the end, which was fixed when the topic was listed: they are not trained on
 	first := w.pythonTrainer("a", 0, "--seconds", "0.01")
 	second := w.pythonTrainer("b", 1, "--seconds", "0.01")
 	first.until("a fifth of the data", func() bool { _, total := w.seen(); return total > n/5 })
@@ -133,10 +156,10 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	if out := w.ok("status"); !regexp.MustCompile(`events +done`).MatchString(out) {
 		t.Errorf("status says %s\nwant the state done", out)
 	}
-	lagIsZero(t, b, up, "headrace-events", n/partitions)
+	lagIsZero(t, b, up, topic, group(topic), n/partitions)
 	// Texts for people name the topic, not its id.
 	for what, said := range map[string]string{"its status": w.ok("dataset", "status", "events"), "status": w.ok("status"), "the log": fmt.Sprint(up.err)} {
-		if strings.Contains(said, "kafka:") || what == "its status" && !strings.Contains(said, "events/3") {
+		if strings.Contains(said, "kafka:") || what == "its status" && !strings.Contains(said, topic+"/3") {
 			t.Errorf("%s shows an internal id, or not the partition's name:\n%s", what, said)
 		}
 	}
@@ -145,23 +168,23 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.write("events.yaml", strings.Replace(string(spec), "headrace-events", "another", 1))
+	w.write("events.yaml", strings.Replace(string(spec), group(topic), "another-"+topic, 1))
 	w.ok("dataset", "apply", "-f", "events.yaml")
 	up.stop()
-	if got := groupOffsets(t.Context(), t, b, "another"); !slices.Equal(got, slices.Repeat([]int64{n / partitions}, partitions)) {
+	if got := groupOffsets(t.Context(), t, b, topic, "another-"+topic); !slices.Equal(got, slices.Repeat([]int64{n / partitions}, partitions)) {
 		t.Errorf("the committed offsets of the new group are %v, want %d each\n%s", got, n/partitions, up.err)
 	}
 	w.nothingLeft()
 }
 
 // lagIsZero waits, while p runs, until the group has committed head in each of the four partitions.
-func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, group string, head int) {
+func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, topic, group string, head int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var last []int64
 	p.until("a zero lag of the group", func() bool {
-		last = groupOffsets(ctx, t, b, group)
+		last = groupOffsets(ctx, t, b, topic, group)
 		if ctx.Err() != nil {
 			t.Fatalf("the committed offsets of group %s are %v, want %d each\n%s", group, last, head, p.err)
 		}
@@ -169,40 +192,34 @@ func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, group string, head i
 	})
 }
 
-// groupOffsets returns the offsets that a group has committed, by partition, or nil if the broker gives no answer.
-func groupOffsets(ctx context.Context, t *testing.T, b *testbroker.Broker, group string) []int64 {
+// groupOffsets returns the offsets that a group has committed, by the partitions of a topic, or nil if the broker gives no answer.
+func groupOffsets(ctx context.Context, t *testing.T, b *testbroker.Broker, topic, group string) []int64 {
 	t.Helper()
 	client, done := b.Client()
 	defer done()
-	res, err := client.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"events": {0, 1, 2, 3}}})
+	res, err := client.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {0, 1, 2, 3}}})
 	if err != nil || res.Error != nil {
 		return nil
 	}
 	offsets := make([]int64, 4)
-	for _, p := range res.Topics["events"] {
+	for _, p := range res.Topics[topic] {
 		offsets[p.Partition] = p.CommittedOffset
 	}
 	return offsets
 }
 
 func TestASpecWhoseTopicOrOffsetIsNotInKafkaIsRefusedAtApply(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	b := steadyKafka.get(t)
+	topic := newTopic(t, b, 1, nil)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	spec, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.up()
 	for name, c := range map[string]struct{ old, new, want string }{
-		"no such topic":  {"topic: events", "topic: evnets", "evnets is not there"},
+		"no such topic":  {"topic: " + topic, "topic: evnets", "evnets is not there"},
 		"no such offset": {"start: earliest", "start_offsets: {0: 12}", "offset 12"},
 		"no partition":   {"start: earliest", "start_offsets: {7: 0}", "names partition 7, which is not there: there are 1"},
 		"no broker":      {b.Addr(), "127.0.0.1:1", "does not answer"},

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/view"
 )
 
@@ -18,18 +17,12 @@ import (
 // can be done. With on_loss: continue the lost ranges are listed, and every other record is in
 // the model exactly once.
 func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := steadyKafka.get(t)
 	const n, partitions = 40_000, 4
-	if err := b.CreateTopic(t.Context(), "events", partitions, nil); err != nil {
-		t.Fatal(err)
-	}
-	events(t, b, "events", partitions, 0, n)
+	topic := newTopic(t, b, partitions, nil)
+	events(t, b, topic, partitions, 0, n)
 	w := newWorld(t)
-	w.example(b.Addr())
+	w.example(b, topic)
 	spec, err := os.ReadFile(w.path("events.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +34,7 @@ func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	first.until("some records are in the model", func() bool { _, total := w.seen(); return total > 1000 })
 	const begins = 7003 // the first of the 10,000 offsets of each partition that is not deleted; it is inside a later lease
 	for p := range partitions {
-		if err := b.DeleteRecords(t.Context(), "events", p, begins); err != nil {
+		if err := b.DeleteRecords(t.Context(), topic, p, begins); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +47,7 @@ func TestWhatKafkaLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 		reason := decoded[view.Status](t, w.ok("dataset", "status", "events", "-o", "json")).Reason
 		for p := range partitions {
 			for offset := range begins {
-				if ids[offset*partitions+p] == 0 && !strings.Contains(reason, fmt.Sprintf("partition events/%d pass 0: [", p)) {
+				if ids[offset*partitions+p] == 0 && !strings.Contains(reason, fmt.Sprintf("partition %s/%d pass 0: [", topic, p)) {
 					return false
 				}
 			}

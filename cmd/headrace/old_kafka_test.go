@@ -12,14 +12,13 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/headrace/headrace/internal/ckpt"
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/view"
 )
 
 const oldSpec = `name: events
 catch_up: {drop_older_than: 1h}
 kafka:
-  brokers: [BROKER]
+  brokers: ["127.0.0.1:9092"]
   topic: events
   end: never
   group: headrace-events
@@ -32,14 +31,8 @@ decode:
 // lease. The status and the checkpoint list them, also with a new master, and every other record
 // is trained on once.
 func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{Steady: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", 2, map[string]string{"retention.ms": "-1"}); err != nil {
-		t.Fatal(err)
-	}
+	b := steadyKafka.get(t)
+	topic := newTopic(t, b, 2, map[string]string{"retention.ms": "-1"})
 	produce := func(from, to int, at time.Time) {
 		t.Helper()
 		for p := range 2 {
@@ -47,7 +40,7 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 			for id := from + p; id < to; id += 2 {
 				records = append(records, kafkago.Record{Value: kafkago.NewBytes(fmt.Appendf(nil, `{"id": %d}`, id)), Time: at})
 			}
-			if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: "events", Partition: p}, records); err != nil {
+			if err := b.Produce(t.Context(), kafkago.ProduceRequest{Topic: topic, Partition: p}, records); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +57,7 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 	produce(0, 1000, now.Add(-2*time.Hour))
 	produce(1000, 1600, now)
 	w := newWorld(t)
-	w.write("events.yaml", strings.Replace(oldSpec, "BROKER", b.Addr(), 1))
+	w.write("events.yaml", ofTopic(oldSpec, b, topic))
 	up := w.up("-f", "events.yaml", "--model", "replicated")
 
 	_, got := w.trainedKeeping(6, 20)
@@ -79,7 +72,7 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 		return all
 	}
 	const why = "too_old: older than 1h0m0s when its turn came (catch_up.drop_older_than)"
-	if got, want := excluded(), []string{"events/0 [0, 500) " + why, "events/1 [0, 500) " + why}; !slices.Equal(got, want) {
+	if got, want := excluded(), []string{topic + "/0 [0, 500) " + why, topic + "/1 [0, 500) " + why}; !slices.Equal(got, want) {
 		t.Errorf("the excluded ranges are\n%q, want\n%q", got, want)
 	}
 	if out := w.ok("dataset", "status", "events"); !strings.Contains(out, "too_old") || !strings.Contains(out, "1,000") {
@@ -109,7 +102,7 @@ func TestRecordsOfAKafkaTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 	if units != 1000 || v.Datasets[0].Units != 500 {
 		t.Errorf("the checkpoint has %d records and lists %d as excluded, want 500 and 1000", v.Datasets[0].Units, units)
 	}
-	r := w.run("audit", path, "--contains", "events/0/499", "-o", "json")
+	r := w.run("audit", path, "--contains", topic+"/0/499", "-o", "json")
 	if c := decoded[ckpt.Containing](t, r.out); c.In || c.Unsure {
 		t.Errorf("audit --contains of an excluded record says %+v, want that it is certainly not in the checkpoint: %s", c, r.err)
 	}

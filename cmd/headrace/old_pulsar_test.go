@@ -10,15 +10,9 @@ import (
 )
 
 func TestRecordsOfAPulsarTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
-	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.CreateTopic(t.Context(), "events", pulsarParts); err != nil {
-		t.Fatal(err)
-	}
-	a, err := testbroker.NewPulsarAppender(b, "events")
+	b := pulsarBroker.get(t)
+	topic := newPulsarTopic(t, b, "events")
+	a, err := testbroker.NewPulsarAppender(b, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,5 +29,5 @@ func TestRecordsOfAPulsarTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
 			turn = (turn + 1) % pulsarParts
 		}
 	}
-	tooOldIsLeftOut(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: events, start: earliest, end: never}", b.URL(), b.AdminURL()), 10, add)
+	tooOldIsLeftOut(t, fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s, start: earliest, end: never}", b.URL(), b.AdminURL(), topic), 10, add)
 }

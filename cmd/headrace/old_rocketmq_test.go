@@ -5,21 +5,13 @@ package main
 import (
 	"fmt"
 	"testing"
-
-	"github.com/headrace/headrace/internal/proof/testbroker"
 )
 
 func TestRecordsOfARocketMQTopicThatAreTooOldAreExcludedAndListed(t *testing.T) {
-	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := rocketBroker.get(t)
 	const queues = 2
-	if err := b.CreateTopic(t.Context(), "events", queues); err != nil {
-		t.Fatal(err)
-	}
-	a := b.NewAppender("events")
+	topic := newRocketTopic(t, b, "events", queues)
+	a := b.NewAppender(topic)
 	defer a.Close()
 	var ends [queues]int64
 	turn := 0
@@ -33,5 +25,5 @@ func TestRecordsOfARocketMQTopicThatAreTooOldAreExcludedAndListed(t *testing.T) 
 			turn = (turn + 1) % queues
 		}
 	}
-	tooOldIsLeftOut(t, fmt.Sprintf("rocketmq: {name_servers: [%q], topic: events, start: earliest, end: never}", b.NameServer()), 1000, add)
+	tooOldIsLeftOut(t, fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s, start: earliest, end: never}", b.NameServer(), topic), 1000, add)
 }

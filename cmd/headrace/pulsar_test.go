@@ -24,23 +24,27 @@ const (
 	pulsarParts   = 2
 )
 
-// pulsarClicks starts a broker with the topic clicks. Its entries, of 100 records each, are in the
-// two partitions by turns, so record i is in the entry i/100, counted over both.
-func pulsarClicks(t *testing.T) *testbroker.Pulsar {
+var pulsarBroker = sharedBroker[*testbroker.Pulsar]{start: func(ctx context.Context) (*testbroker.Pulsar, error) {
+	return testbroker.StartPulsar(ctx, testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
+}}
+
+// newPulsarTopic makes a topic that no other test uses, and returns its name.
+func newPulsarTopic(t *testing.T, b *testbroker.Pulsar, of string) string {
 	t.Helper()
-	b, err := testbroker.StartPulsar(t.Context(), testbroker.PulsarOptions{EntriesPerLedger: pulsarLedger})
-	if err != nil {
+	name := anotherTopic(of)
+	if err := b.CreateTopic(t.Context(), name, pulsarParts); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.CreateTopic(t.Context(), "clicks", pulsarParts); err != nil {
-		t.Fatal(err)
-	}
-	a, err := testbroker.NewPulsarAppender(b, "clicks")
+	return name
+}
+
+// pulsarClicks makes a topic with records. Its entries, of 100 records each, are in the two
+// partitions by turns, so record i is in the entry i/100, counted over both.
+func pulsarClicks(t *testing.T) (b *testbroker.Pulsar, topic string) {
+	t.Helper()
+	b = pulsarBroker.get(t)
+	topic = newPulsarTopic(t, b, "clicks")
+	a, err := testbroker.NewPulsarAppender(b, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +59,7 @@ func pulsarClicks(t *testing.T) *testbroker.Pulsar {
 			t.Fatal(err)
 		}
 	}
-	return b
+	return b, topic
 }
 
 // pulsarTopic is what the broker says about a partition.
@@ -64,9 +68,9 @@ type pulsarTopic struct {
 	Cursors map[string]struct{ MarkDeletePosition string }
 }
 
-func pulsarStats(t *testing.T, b *testbroker.Pulsar, partition int) (s pulsarTopic) {
+func pulsarStats(t *testing.T, b *testbroker.Pulsar, topic string, partition int) (s pulsarTopic) {
 	t.Helper()
-	text, err := b.Admin(t.Context(), http.MethodGet, fmt.Sprintf("persistent/public/default/clicks-partition-%d/internalStats", partition), nil)
+	text, err := b.Admin(t.Context(), http.MethodGet, fmt.Sprintf("persistent/public/default/%s-partition-%d/internalStats", topic, partition), nil)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -79,8 +83,8 @@ func pulsarStats(t *testing.T, b *testbroker.Pulsar, partition int) (s pulsarTop
 // Each record is trained on once. When the broker does not answer, we say so. delete removes the
 // dataset's subscriptions from the broker and says which they are.
 func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t *testing.T) {
-	b := pulsarClicks(t)
-	part := fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks", b.URL(), b.AdminURL())
+	b, topic := pulsarClicks(t)
+	part := fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s", b.URL(), b.AdminURL(), topic)
 	w := newWorld(t)
 	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", part+", subscription: trainers}", 1))
 	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "0 bad") {
@@ -94,7 +98,7 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 	}
 	subscriptions := func() (all []string) {
 		for p := range pulsarParts {
-			for name := range pulsarStats(t, b, p).Cursors {
+			for name := range pulsarStats(t, b, topic, p).Cursors {
 				all = append(all, name)
 			}
 		}
@@ -105,7 +109,7 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 	up.until("no subscriptions but ours", func() bool {
 		return slices.Equal(subscriptions(), []string{"trainers", "trainers", "trainers-retain", "trainers-retain"})
 	})
-	const removed = "subscriptions trainers and trainers-retain of clicks"
+	removed := "subscriptions trainers and trainers-retain of " + topic
 	if out := w.ok("delete", "clicks", "--dry-run"); !strings.Contains(out, removed) || len(subscriptions()) != 2*pulsarParts {
 		t.Errorf("delete --dry-run says %q, and the broker then has the subscriptions %q; want it to name ours and to leave them", out, subscriptions())
 	}
@@ -125,10 +129,10 @@ func TestRunGivesTrainersEveryMessageOfAPulsarTopicOnceAndDeleteLeavesNothing(t 
 // partition and what can be done. With on_loss: continue exactly the deleted ledgers are
 // excluded, and every other record is trained on once.
 func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
-	b := pulsarClicks(t)
+	b, topic := pulsarClicks(t)
 	w := newWorld(t)
 	spec := strings.Replace(clicksSpec, "files: {root: data}",
-		fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: clicks, subscription: trainers}\nguard: {every: 200ms}", b.URL(), b.AdminURL()), 1)
+		fmt.Sprintf("pulsar: {service: %q, admin: %q, topic: %s, subscription: trainers}\nguard: {every: 200ms}", b.URL(), b.AdminURL(), topic), 1)
 	w.write("clicks.yaml", spec)
 	up := w.up("-f", "clicks.yaml")
 	status := func() view.Status { return decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json")) }
@@ -136,7 +140,7 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 		if t.Failed() {
 			t.Logf("status: %s", w.run("dataset", "status", "clicks", "-o", "json").out)
 			for p := range pulsarParts {
-				text, err := b.Admin(context.Background(), http.MethodGet, fmt.Sprintf("persistent/public/default/clicks-partition-%d/internalStats", p), nil)
+				text, err := b.Admin(context.Background(), http.MethodGet, fmt.Sprintf("persistent/public/default/%s-partition-%d/internalStats", topic, p), nil)
 				t.Logf("partition %d at the broker: %s %v", p, text, err)
 			}
 		}
@@ -149,15 +153,15 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	for i := int64(0); i < pulsarParts*lost*pulsarBatch; i++ {
 		sum -= i
 	}
-	if _, err := b.Admin(t.Context(), http.MethodPost, "persistent/public/default/clicks/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}); err != nil {
+	if _, err := b.Admin(t.Context(), http.MethodPost, "persistent/public/default/"+topic+"/retention", map[string]int{"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}); err != nil {
 		t.Fatal(err)
 	}
 	var gone []string
 	for p := range pulsarParts {
-		path := fmt.Sprintf("persistent/public/default/clicks-partition-%d", p)
-		ledgers := pulsarStats(t, b, p).Ledgers
+		path := fmt.Sprintf("persistent/public/default/%s-partition-%d", topic, p)
+		ledgers := pulsarStats(t, b, topic, p).Ledgers
 		for k := range 2 {
-			gone = append(gone, fmt.Sprintf("clicks-partition-%d ledger %d [0, %d)", p, ledgers[k].LedgerID, int64(pulsarLedger)<<sources.EntryBits))
+			gone = append(gone, fmt.Sprintf("%s-partition-%d ledger %d [0, %d)", topic, p, ledgers[k].LedgerID, int64(pulsarLedger)<<sources.EntryBits))
 		}
 		first := ledgers[2].LedgerID
 		up.until("the broker has deleted two ledgers", func() bool {
@@ -165,7 +169,7 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 				_, _ = b.Admin(t.Context(), http.MethodPost, path+"/subscription/"+name+"/resetcursor", map[string]int64{"ledgerId": first, "entryId": 0, "partitionIndex": -1})
 			}
 			_, _ = b.Admin(t.Context(), http.MethodPost, path+"/trim", nil)
-			return pulsarStats(t, b, p).Ledgers[0].LedgerID == first
+			return pulsarStats(t, b, topic, p).Ledgers[0].LedgerID == first
 		})
 	}
 
@@ -174,7 +178,7 @@ func TestWhatPulsarLosesStopsTheDatasetOrIsExcludedExactly(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	first.wait()
 	v := status()
-	if !strings.Contains(v.Reason, "on_loss: continue") || !strings.Contains(v.Reason, "clicks-partition-") || len(v.Excluded) > 0 {
+	if !strings.Contains(v.Reason, "on_loss: continue") || !strings.Contains(v.Reason, topic+"-partition-") || len(v.Excluded) > 0 {
 		t.Errorf("the dataset stopped with the reason %q and the excluded ranges %+v; want a reason that names a partition and on_loss: continue, and nothing excluded", v.Reason, v.Excluded)
 	}
 	w.write("clicks.yaml", spec+"on_loss: continue\n")

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,18 +13,26 @@ import (
 	"github.com/headrace/headrace/internal/remoting"
 )
 
+var rocketBroker = sharedBroker[*testbroker.RocketMQ]{start: func(ctx context.Context) (*testbroker.RocketMQ, error) {
+	return testbroker.StartRocketMQ(ctx, testbroker.RocketMQOptions{})
+}}
+
+// newRocketTopic makes a topic that no other test uses, and returns its name.
+func newRocketTopic(t *testing.T, b *testbroker.RocketMQ, of string, queues int) string {
+	t.Helper()
+	name := anotherTopic(of)
+	if err := b.CreateTopic(t.Context(), name, queues); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // With `headrace run` and two trainers, each record of every queue is trained on once.
 func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
-	b, err := testbroker.StartRocketMQ(t.Context(), testbroker.RocketMQOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := rocketBroker.get(t)
 	const n, queues = 5000, 4
-	if err := b.CreateTopic(t.Context(), "clicks", queues); err != nil {
-		t.Fatal(err)
-	}
-	a := b.NewAppender("clicks")
+	topic := newRocketTopic(t, b, "clicks", queues)
+	a := b.NewAppender(topic)
 	defer a.Close()
 	var ends [queues]int64
 	for from := 0; from < n; from += 500 {
@@ -38,13 +47,13 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 		ends[q] += 500
 	}
 	for queue, end := range []int64{1500, 1500, 1000, 1000} {
-		if err := b.Reaches(t.Context(), remoting.Queue{Topic: "clicks", ID: queue}, end); err != nil {
+		if err := b.Reaches(t.Context(), remoting.Queue{Topic: topic, ID: queue}, end); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := newWorld(t)
 	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}",
-		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks, group: trainers}", b.NameServer()), 1))
+		fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s, group: trainers-%s}", b.NameServer(), topic, topic), 1))
 	if out := w.ok("dataset", "check", "-f", "clicks.yaml"); !strings.Contains(out, "5,000 records, 0 bad") {
 		t.Errorf("check says %s, want 5,000 records and none bad", out)
 	}
@@ -57,7 +66,7 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 	fiveHundredQueues(t, b)
 
 	frozen := newWorld(t)
-	frozen.silence(fmt.Sprintf("rocketmq: {name_servers: [%q], topic: clicks", b.NameServer()), b.Freeze, b.Thaw)
+	frozen.silence(fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s", b.NameServer(), topic), b.Freeze, b.Thaw)
 	frozen.nothingLeft()
 }
 
@@ -65,10 +74,8 @@ func TestRunGivesTrainersEveryMessageOfARocketMQTopicOnce(t *testing.T) {
 func fiveHundredQueues(t *testing.T, b *testbroker.RocketMQ) {
 	t.Helper()
 	const queues, each, n = 500, 4, 2000
-	if err := b.CreateTopic(t.Context(), "wide", queues); err != nil {
-		t.Fatal(err)
-	}
-	a := b.NewAppender("wide")
+	topic := newRocketTopic(t, b, "wide", queues)
+	a := b.NewAppender(topic)
 	defer a.Close()
 	for q := range queues {
 		var values [][]byte
@@ -80,7 +87,7 @@ func fiveHundredQueues(t *testing.T, b *testbroker.RocketMQ) {
 		}
 	}
 	w := newWorld(t)
-	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", fmt.Sprintf("rocketmq: {name_servers: [%q], topic: wide}", b.NameServer()), 1))
+	w.write("clicks.yaml", strings.Replace(clicksSpec, "files: {root: data}", fmt.Sprintf("rocketmq: {name_servers: [%q], topic: %s}", b.NameServer(), topic), 1))
 	began := time.Now()
 	out := w.ok("run", "-f", "clicks.yaml", "--", w.self(""))
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
