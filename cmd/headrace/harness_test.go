@@ -46,7 +46,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "headrace")
-	build := exec.Command("go", "build", "-ldflags", "-X main.version=0.1.0-test", "-o", binary, ".")
+	build := exec.Command("go", "build", "-ldflags", "-s -w -X main.version=0.1.0-test", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
