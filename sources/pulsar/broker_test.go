@@ -31,6 +31,7 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	_ = os.RemoveAll(java.folder)
 	if shared.client != nil {
 		shared.client.Close()
 	}

@@ -11,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,11 +30,36 @@ import (
 	"github.com/headrace/headrace/sources/sourcetest"
 )
 
-// javaSends runs testdata/Send.java with the broker's own jars.
+// java is a program in testdata that is compiled once for all tests.
+var java struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+// javaSend is the command of testdata/Send.java, with the broker's own jars.
+func javaSend(t testing.TB, b *testbroker.Pulsar, what, topic string, count int) *exec.Cmd {
+	t.Helper()
+	quick := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	java.once.Do(func() {
+		if java.folder, java.err = os.MkdirTemp("", "headrace-java-"); java.err != nil {
+			return
+		}
+		args := append(slices.Clone(quick), "-cp", b.Classpath(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-d", java.folder, "testdata/Send.java")
+		if out, err := exec.Command("java", args...).CombinedOutput(); err != nil {
+			java.err = fmt.Errorf("compiling testdata/Send.java: %w\n%s", err, out)
+		}
+	})
+	if java.err != nil {
+		t.Fatal(java.err)
+	}
+	args := append(append(quick, b.JavaOptions()...), "-Xmx512m", "-cp", b.Classpath()+":"+java.folder, "Send", what, b.URL(), topic, strconv.Itoa(count))
+	return exec.CommandContext(t.Context(), "java", args...)
+}
+
 func javaSends(t testing.TB, b *testbroker.Pulsar, what, topic string, count int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", b.Classpath(), "testdata/Send.java", what, b.URL(), topic, strconv.Itoa(count))
+	cmd := javaSend(t, b, what, topic, count)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out[max(0, len(out)-4000):])
 	}

@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -26,8 +25,7 @@ import (
 // returns a function that commits or aborts the transaction.
 func javaHolds(t *testing.T, b *testbroker.Pulsar, topic string) (end func(how string)) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", b.Classpath(), "testdata/Send.java", "open", b.URL(), topic, "2")
+	cmd := javaSend(t, b, "open", topic, 2)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	cmd.Stderr = os.Stderr

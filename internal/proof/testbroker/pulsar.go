@@ -249,5 +249,7 @@ func (b *Pulsar) AdminURL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", b.ports[1])
 }
 
-// Classpath has Pulsar's client, for Java programs.
-func (b *Pulsar) Classpath() string { return filepath.Join(b.lib, "*") }
+// Classpath has Pulsar's client, for Java programs. JavaOptions make such a program start sooner, if the
+// program's own folders come after Classpath.
+func (b *Pulsar) Classpath() string     { return filepath.Join(b.lib, "*") }
+func (b *Pulsar) JavaOptions() []string { return b.classes.read().options() }
