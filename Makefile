@@ -146,8 +146,8 @@ test-python-numpy1-arrays: build venv-numpy1 ## with the oldest numpy line, and 
 test-python-numpy1: build venv-numpy1 ## the same, all of test-python
 	$(NUMPY1) --ignore=$(PYTHON_KAFKA) $(addprefix --ignore=,$(PYTHON_S3)) --ignore=$(PYTHON_ARROW)
 
-# It imports torch in twelve processes, one after the other.
-TORCH_LONG := same_ranks
+# They import torch in twelve and in six processes. With forks of one process test-torch plays them too.
+TORCH_LONG := same_ranks or trainer_under_torchrun
 .PHONY: test-torch
 test-torch: build venv quickstart-needs-kafka ## headrace.torch with a real torch; the first time it installs one, for the CPU, into ~/.cache/headrace
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
@@ -169,7 +169,7 @@ HISTORIES ?= 500
 .PHONY: test-torch-long
 test-torch-long: build ## HISTORIES random histories of 4 gloo ranks with stalls, kills and 4 -> 3 -> 4 ranks; about an hour
 	@python="$$($(PYTHON) connectors/python/tests_torch/install_torch.py)" && cd connectors/python && \
-	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/test_distributed.py tests_torch/check_histories.py -k '$(TORCH_LONG) or check_histories'
+	  HISTORIES=$(HISTORIES) HEADRACE_BIN="$(CURDIR)/$(BIN)" PYTHONPATH="$(CURDIR)/connectors/python/src" "$$python" -m pytest -q tests_torch/test_distributed.py tests_torch/test_frameworks.py tests_torch/check_histories.py -k '$(TORCH_LONG) or check_histories'
 
 # The quick compiler only: no build or test runs long enough to be paid back for the other.
 MVN := MAVEN_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC $${MAVEN_OPTS:-}" mvn -q -B -f connectors/pom.xml

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ class Zygote:
     """The process that forks the programs. modules: what it imports beside torch."""
 
     def __init__(self, *modules: str) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="hr-zygote-")
+        self.socket = str(Path(self.folder.name) / "socket")
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py"), *modules],
+            [sys.executable, str(HERE / "zygote.py"), self.socket, *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -34,10 +38,31 @@ class Zygote:
         print(json.dumps(what), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
+    def command(self, *program: str) -> list[str]:
+        """What a launcher starts in place of [sys.executable, *program], so that the program is a fork."""
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(self.socket):
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return [sys.executable, "-I", "-S", str(HERE / "forked.py"), self.socket, *program]
+
     def start(self, program: Path, env: dict[str, str], folder: Path, log: Path, args: Sequence[str] = ()) -> int:
         """Starts a program that prints into log. Returns its process id."""
         pid: int = self._ask(start=str(program), args=list(args), env=env, folder=str(folder), log=str(log))
         return pid
+
+    def run(self, program: Path, env: dict[str, str], folder: Path) -> tuple[int, str]:
+        """Runs a program to its end. Returns its exit code, and what it has printed."""
+        log = folder / "program.log"
+        log.unlink(missing_ok=True)
+        pid = self.start(program, env, folder, log)
+        (code,) = self.wait([pid], PATIENCE)
+        if code is None:
+            os.kill(pid, signal.SIGKILL)
+        text = log.read_text()
+        assert code is not None, f"the program hangs\n{text}"
+        return code, text
 
     def group(self, job: Any, world: int, program: Path, *args: str, **env: str) -> tuple[list[int], list[str]]:
         """Runs a group of ranks of a job to its end. Returns their exit codes, and what each has printed."""
@@ -64,3 +89,4 @@ class Zygote:
 
     def end(self) -> None:
         self.process.communicate(timeout=300)
+        self.folder.cleanup()

@@ -1,7 +1,6 @@
 """examples/ddp_clicks, accelerate_clicks and the page's program: a rank is killed, the group starts
-again, and each record is in the model once. Under torchrun and under `headrace run` each rank is a
-process that imports torch. In groups beside a running agent the ranks are forks, which start at
-once."""
+again, and each record is in the model once. The ranks are forks, which start at once. Where a test
+says so, each rank is a process that imports torch."""
 
 from __future__ import annotations
 
@@ -114,15 +113,15 @@ def test_four_ranks_accumulate_gradients(prepared: Any, zygote: Zygote) -> None:
     judge(prepared, forked(prepared, zygote, 4, EXAMPLE / "train.py", *arguments()))
 
 
-def test_under_torchrun_beside_an_agent(prepared: Any) -> None:
-    """torchrun is started twice: the first one ends with the rank that is killed. Each step
-    is saved, so also the last one, whatever its number."""
+def test_under_torchrun_beside_an_agent(prepared: Any, zygote: Zygote) -> None:
+    """torchrun is started twice: the first one ends with the rank that is killed. The ranks of the
+    second one import torch. Each step is saved, so also the last one, whatever its number."""
     of_two(prepared)
     up(prepared)
     torchrun = str(Path(sys.executable).parent / "torchrun")
     command = [torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
     program = [str(EXAMPLE / "train.py"), *arguments(every=1, rows=128)]
-    text = run(prepared, *command, str(HERE / "killed.py"), *program, code=1)
+    text = run(prepared, *command, "--no-python", *zygote.command(str(HERE / "killed.py"), *program), code=1)
     judge(prepared, text + run(prepared, *command, *program), ranks=2, every=1)
 
 
@@ -159,10 +158,10 @@ PAGE = (HERE.parents[2] / "docs" / "torch.md").read_text()
 ROWS = 440_000  # of the page: 215 steps of two ranks with 1,024 records each, and some more
 
 
-def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random) -> None:
+def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random, zygote: Zygote) -> None:
     """As it is printed, under `headrace run`, with two ranks. One of them is killed after step 200,
-    which is saved. The group goes on there and saves its last step. Started again, with one rank, it
-    saves nothing: the last step is saved once."""
+    which is saved. The group goes on there and saves its last step. Started again, with one rank that
+    imports torch, it saves nothing: the last step is saved once."""
     (text,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (job.folder / "page.py").write_text(text)
     (job.folder / "clicks.yaml").write_text((EXAMPLE / "clicks.yaml").read_text())
@@ -173,13 +172,14 @@ def test_the_pages_ddp_program_has_each_record_once(job: Any, rng: random.Random
     # The session is long, so that processes on a busy machine are not taken for lost.
     patient = ["--http", "off", "--session-ttl", "20s"]
     options = ["--model", "replicated", "--max-restarts", "3", *patient, "-f", "clicks.yaml"]
-    program = ["--", sys.executable, str(HERE / "killed.py"), "page.py"]
-    assert "is killed" in run(job, job.binary, "run", "--nproc-per-node", "2", *options, *program)
+    program = [str(HERE / "killed.py"), "page.py"]
+    forks = ["--nproc-per-node", "2", *options, "--", *zygote.command(*program)]
+    assert "is killed" in run(job, job.binary, "run", *forks)
     first, last = saved.whole(job.folder / "checkpoints")
     assert first.name.startswith("step-0000000200-"), first
     audit = json.loads(job.headrace("audit", str(last), "-o", "json").stdout)
     assert audit["datasets"][0]["records"]["rows"] == ROWS, audit
     job.env["KILL"] = "0,-1"
-    run(job, job.binary, "run", *options, *program)
+    run(job, job.binary, "run", *options, "--", sys.executable, *program)
     assert saved.whole(job.folder / "checkpoints") == [first, last]
     assert [p.name for p in last.glob("*.safetensors")] == ["state.safetensors"], last

@@ -9,7 +9,6 @@ trained, or trained twice, shows.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -198,13 +197,7 @@ def lives(job: Any, zygote: Zygote, program: str, n: int, **always: str) -> Call
     (work / "train.py").write_text(program)
 
     def run(code: int, **env: str) -> str:
-        log = job.folder / "train.log"
-        log.unlink(missing_ok=True)
-        pid = zygote.start(work / "train.py", {**job.env, **always, **env}, work, log)
-        (ended,) = zygote.wait([pid], 1500)
-        if ended is None:
-            os.kill(pid, signal.SIGKILL)
-        text = log.read_text()
+        ended, text = zygote.run(work / "train.py", {**job.env, **always, **env}, work)
         assert ended == code, text + job.logs()
         return text
 
@@ -395,29 +388,18 @@ TRANSFORMERS_DDP = (
 )
 
 
-def test_two_ranks_of_the_trainer_under_torchrun(job: Any, rng: random.Random) -> None:
-    """One rank is killed in mid-pass, and torchrun ends with it. Started again, both ranks go on
-    after the same checkpoint. Each record is in the model once, on both."""
+def two_ranks_of_the_trainer(job: Any, rng: random.Random, run: Callable[[dict[str, str], bool], str]) -> None:
+    """One rank is killed in mid-pass, and the group ends. Started again, both ranks go on after the
+    same checkpoint. Each record is in the model once, on both.
+
+    run(environment, whether a rank kills itself) runs the group and returns what it printed.
+    """
     job.write(N)
     job.up("--model", "replicated")
     job.apply()
     (job.folder / "train.py").write_text(TRANSFORMERS_DDP)
-    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--local-addr", "127.0.0.1"]
-
-    def run(code: int, kill: int = -1) -> str:
-        env = {**job.env, "KILL": str(kill), "DYING": str(rng.randrange(2))}
-        with (job.folder / "run.log").open("wb") as out:
-            process = subprocess.Popen(
-                [*torchrun, "--nproc-per-node", "2", "train.py"], cwd=job.folder, env=env, stdout=out, stderr=out
-            )
-        job.processes.append(process)
-        process.wait(1500)
-        text = (job.folder / "run.log").read_text()
-        assert process.returncode == code, text + job.logs()
-        return text
-
-    assert "killed" in run(1, rng.randint(12, 40))
-    text = run(0)
+    assert "killed" in run({"KILL": str(rng.randint(12, 40)), "DYING": str(rng.randrange(2))}, True)
+    text = run({"KILL": "-1", "DYING": "0"}, False)
     begun = re.findall(r"begun behind (\S+)", text)
     assert len(begun) == 2, text
     assert begun[0] == begun[1] != "None", text
@@ -426,6 +408,34 @@ def test_two_ranks_of_the_trainer_under_torchrun(job: Any, rng: random.Random) -
     assert len(set(re.findall(r"weights (.*) end", text))) == 1, text
     audit = job.headrace("audit", str(job.folder / "out"), "-o", "json").stdout
     assert json.loads(audit)["datasets"][0]["records"]["rows"] == N, audit
+
+
+def test_two_ranks_of_the_trainer_go_on_after_a_kill(job: Any, rng: random.Random, zygote: Zygote) -> None:
+    def run(env: dict[str, str], killed: bool) -> str:
+        codes, texts = zygote.group(job, 2, job.folder / "train.py", LOCAL_WORLD_SIZE="2", **env)
+        text = "\n".join(texts)
+        assert -signal.SIGKILL in codes if killed else codes == [0, 0], text + job.logs()
+        return text
+
+    two_ranks_of_the_trainer(job, rng, run)
+
+
+def test_two_ranks_of_the_trainer_under_torchrun(job: Any, rng: random.Random) -> None:
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--local-addr", "127.0.0.1"]
+
+    def run(env: dict[str, str], killed: bool) -> str:
+        with (job.folder / "run.log").open("wb") as out:
+            process = subprocess.Popen(
+                [*torchrun, "--nproc-per-node", "2", "train.py"],
+                cwd=job.folder, env={**job.env, **env}, stdout=out, stderr=out,
+            )  # fmt: skip
+        job.processes.append(process)
+        process.wait(1500)
+        text = (job.folder / "run.log").read_text()
+        assert process.returncode == int(killed), text + job.logs()
+        return text
+
+    two_ranks_of_the_trainer(job, rng, run)
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 
 import flash
+from forks import Zygote
 
 
-def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(job: Any, memory: Path) -> None:
+def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(
+    job: Any, zygote: Zygote, memory: Path
+) -> None:
     """bf16, fp8, tied weights, buffers, the optimizer's state and the generator's: killed twice, once
     with its memory lost, it ends with the same bits as one that was never killed."""
     job.write(2000)
@@ -20,11 +22,8 @@ def test_a_model_with_everything_goes_on_exactly_from_memory_and_from_storage(jo
 
     def life(dies: int) -> str:
         env = {**job.env, "HEADRACE_MEMORY_DIR": str(memory), "DIES": str(dies)}
-        done = subprocess.run(
-            [sys.executable, flash.__file__], cwd=job.folder, env=env, capture_output=True, text=True, timeout=1500
-        )
-        text = done.stdout + done.stderr
-        assert (done.returncode != 0) == (dies > 0), text + job.logs()
+        code, text = zygote.run(Path(flash.__file__), env, job.folder)
+        assert code == (-signal.SIGKILL if dies else 0), text + job.logs()
         return text
 
     assert "restored 0 -" in life(7)

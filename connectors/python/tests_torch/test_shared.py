@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from forks import Zygote
 
 PROGRAM = """
 import sys
@@ -23,15 +22,15 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(("options", "warns"), [("{}", True), ("{'rounds': False}", False)])
-def test_ddp_in_a_shared_job_is_warned_of_what_hangs(job: Any, options: str, warns: bool) -> None:
-    (job.folder / "rows.yaml").write_text(job.spec("rows"))
-    (job.folder / "ddp.py").write_text(PROGRAM)
+def test_ddp_in_a_shared_job_is_warned_of_what_hangs(job: Any, zygote: Zygote, options: str, warns: bool) -> None:
     job.write(500)
-    command = [job.binary, "run", "--nproc-per-node", "2", "--max-restarts", "0", "--http", "off", "-f", "rows.yaml"]
-    command += ["--", sys.executable, "ddp.py", options]
-    done = subprocess.run(command, cwd=job.folder, env=job.env, capture_output=True, text=True, timeout=1500)
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text[-6000:]
+    job.up()
+    job.apply()
+    program = job.folder / "ddp.py"
+    program.write_text(PROGRAM)
+    codes, texts = zygote.group(job, 2, program, options)
+    text = "\n".join(texts)
+    assert codes == [0, 0], text[-6000:] + job.logs()[-4000:]
     said = "torch.distributed has 2 ranks, and this job's model is 'shared'" in text
     assert said == warns, text[-6000:]
     assert ("--model replicated" in text) == warns
