@@ -296,7 +296,8 @@ test-kafka-go: build venv quickstart-needs-kafka ## the part of it that is in Go
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 # What writes records for the tests and demos is played in each quick start, which counts the
 # records and kills the broker. By itself it is tested in the targets that take long.
-test-kafka-long: build venv ## a broker that is away for two minutes, and one that is frozen for 45 s; what writes records for the demo
+test-kafka-long: build venv ## a broker that is away for two minutes, and one that is frozen for 45 s; the suite of sources with all its random ranges; what writes records for the demo
+	HEADRACE_SUITE=whole $(GO) test -tags kafka -count=1 -vet=off -timeout 20m ./sources/kafka -run PassTheSuite
 	$(GO) test -tags kafka -count=1 -vet=off -timeout 10m ./internal/proof/demo/produce
 	HEADRACE_PYTHON="$(CURDIR)/$(PY)" $(GO) test -tags kafka -count=1 -vet=off -timeout 20m ./cmd/headrace -run 'WaitsForItsBroker|KafkaBrokerThatIsFrozenForLong'
 
@@ -311,7 +312,8 @@ test-pulsar: build venv ## the Pulsar source on a real Pulsar (needs java, and m
 	part $(GO) test -tags pulsar -count=1 -vet=off -timeout 30m ./sources/pulsar; \
 	part $(GO) test -tags pulsar -count=1 -vet=off -timeout 30m -run Pulsar -skip FrozenForLong ./cmd/headrace; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-pulsar-long: build venv ## a broker that is frozen for 45 s; what writes records for tests
+test-pulsar-long: build venv ## a broker that is frozen for 45 s; the suite of sources with all its random ranges; what writes records for tests
+	HEADRACE_SUITE=whole $(GO) test -tags pulsar -count=1 -vet=off -timeout 20m ./sources/pulsar -run TestConformance
 	$(GO) test -tags pulsar -count=1 -vet=off -timeout 10m -run Pulsar ./internal/proof/testbroker
 	$(GO) test -tags pulsar -count=1 -vet=off -timeout 10m -run PulsarBrokerThatIsFrozenForLong ./cmd/headrace
 
@@ -319,9 +321,8 @@ test-pulsar-long: build venv ## a broker that is frozen for 45 s; what writes re
 test-quickstart-rocketmq: build venv ## the quick start on a real RocketMQ, beside its own push consumers
 	$(PY) -m pytest -q examples/test_quickstart_rocketmq.py
 
-# The parts have brokers of their own and mostly wait for them: a broker of the suite's
-# deletes nothing in its first minute. So they run side by side.
-ROCKETMQ_ALONE := TestTopicsPassTheSuite TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse TestMessagesThatABrokerLostAndOthersReplaceAreTold
+# The parts have brokers of their own and mostly wait for them, so they run side by side.
+ROCKETMQ_ALONE := TestBrokersThatAreKilledFrozenOrAwayLoseNothingAndHoldUpNobodyElse TestMessagesThatABrokerLostAndOthersReplaceAreTold
 ROCKETMQ_LONG  := TestLargeMessagesAndSlowReadersLoseNothing TestWhatJavaAndGoWroteIsTheSameForUsAndForTheOfficialConsumer TestWhileFilesAreRemovedNothingIsSkippedAndASlaveGivesWhatItStillHas TestAFrozenMasterIsReadAtItsSlave
 ROCKETMQ_LONG_RUNS := RocketMQLoses|RocketMQBrokerThatIsFrozenForLong
 .PHONY: test-rocketmq test-rocketmq-long
@@ -332,9 +333,10 @@ test-rocketmq: build venv ## the RocketMQ source on a real RocketMQ (needs java,
 	part ../../build/rocketmq.test -test.timeout 20m -test.skip '$(subst $() ,|,$(ROCKETMQ_ALONE) $(ROCKETMQ_LONG))'; \
 	part $(GO) test -tags rocketmq -count=1 -vet=off -timeout 10m ../../cmd/headrace -run 'RocketMQ' -skip '$(ROCKETMQ_LONG_RUNS)'; \
 	failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
-test-rocketmq-long: build venv ## what takes minutes: 200,000 messages of two clients; what writes records for tests
+test-rocketmq-long: build venv ## what takes minutes: 200,000 messages of two clients; the suite of sources with all its random ranges; what writes records for tests
 	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 10m -run RocketMQ ./internal/proof/testbroker
 	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 30m ./sources/rocketmq -run '$(subst $() ,|,$(ROCKETMQ_LONG))'
+	HEADRACE_SUITE=whole $(GO) test -tags rocketmq -count=1 -vet=off -timeout 20m ./sources/rocketmq -run PassTheSuite
 	$(GO) test -tags rocketmq -count=1 -vet=off -timeout 20m ./cmd/headrace -run '$(ROCKETMQ_LONG_RUNS)'
 
 KILLS ?= 60

@@ -175,6 +175,7 @@ func harness(t *testing.T, codecs ...kafkago.Compression) sourcetest.Harness {
 		New: func(t testing.TB) sourcetest.Place {
 			return &place{b: b, topic: newTopic(t, b, 2, nil), partitions: 2, codecs: codecs, rng: rand.New(rand.NewPCG(1, 2))}
 		},
+		Slow:       true,
 		Contiguous: true,
 		MaxRecord:  4096,
 		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {

@@ -170,6 +170,7 @@ func TestConformance(t *testing.T) {
 				New: func(t testing.TB) sourcetest.Place {
 					return &place{b: b, topic: newTopic(t, b, partitions), partitions: partitions, max: 100_000, rng: rng}
 				},
+				Slow:      true,
 				MaxRecord: 100_000,
 				Change: func(t testing.TB, sp sourcetest.Place) {
 					p := sp.(*place)

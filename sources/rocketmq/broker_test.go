@@ -224,6 +224,7 @@ func TestTopicsPassTheSuite(t *testing.T) {
 		New: func(t testing.TB) sourcetest.Place {
 			return &place{b: b, p: p, topic: newTopic(t, b, 2), queues: 2, rng: rand.New(rand.NewPCG(1, 2))}
 		},
+		Slow:       true,
 		Contiguous: true,
 		MaxRecord:  4096,
 		Tail: func(t testing.TB, p sourcetest.Place) sources.Source {

@@ -35,6 +35,9 @@ type Harness struct {
 	Encode func(rng *rand.Rand, text []byte) []byte
 	// Count is how many records the load test writes; 0: 60,000.
 	Count int
+	// Slow: a broker works for each range that is opened. The tests that open hundreds of random
+	// ranges then open a quarter of them, and all with HEADRACE_SUITE=whole.
+	Slow bool
 	// Contiguous: a record's Next is the next record's Offset, so no position lies between two
 	// records. Every position of a segment belongs to a record, or is acked with the record
 	// before it. This holds however the records are divided into batches.
@@ -114,6 +117,14 @@ type suite struct {
 	*testing.T
 	h   Harness
 	rng *rand.Rand
+}
+
+// tries is how many random ranges a test opens that opens n if that costs little.
+func (s *suite) tries(n int) int {
+	if s.h.Slow && os.Getenv("HEADRACE_SUITE") != "whole" {
+		return n / 4
+	}
+	return n
 }
 
 // text makes the text of record i: its number, a filling, and a checksum.

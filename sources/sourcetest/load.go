@@ -61,7 +61,7 @@ func (s *suite) concurrent() {
 		r    sources.Range
 		from sources.Position
 	}
-	jobs := make([]job, 200)
+	jobs := make([]job, s.tries(200))
 	for k := range jobs {
 		i := s.rng.IntN(len(pieces))
 		r := s.randomRange(pieces[i])

@@ -45,7 +45,7 @@ func (s *suite) sameTwice() {
 		first := s.readWhole(src, one)
 		s.equal(s.readWhole(src, one), first, true, "read again")
 		s.equal(s.readWhole(other, one), first, true, "read by another process that has only the locator")
-		for range 20 {
+		for range s.tries(20) {
 			r := s.randomRange(one)
 			s.equal(s.read(src, one, r, start(r)), s.read(src, one, r, start(r)), true, fmt.Sprint("read again ", r))
 		}
@@ -69,7 +69,7 @@ func (s *suite) splits() {
 	for i, one := range pieces {
 		whole[i] = s.readWhole(src, one)
 	}
-	for range 200 {
+	for range s.tries(200) {
 		i := s.rng.IntN(len(pieces))
 		one := pieces[i]
 		cuts := []int64{one.seg.Start, one.seg.End}
@@ -91,7 +91,7 @@ func (s *suite) borders() {
 	src := s.open(p, nil)
 	for _, one := range s.pieces(src) {
 		whole := s.readWhole(src, one)
-		for range 30 {
+		for range s.tries(30) {
 			if len(whole) == 0 {
 				break
 			}
@@ -119,7 +119,7 @@ func (s *suite) from() {
 	p, _ := s.place(200)
 	src := s.open(p, nil)
 	for _, one := range s.pieces(src) {
-		for range 30 {
+		for range s.tries(30) {
 			r := s.randomRange(one)
 			want := s.read(src, one, r, start(r))
 			from := sources.Position{Segment: one.seg.ID, Offset: r.Start + s.rng.Int64N(r.End-r.Start+1)}
@@ -146,7 +146,7 @@ func (s *suite) acks() {
 	p, _ := s.place(300)
 	src := s.open(p, nil)
 	for _, one := range s.pieces(src) {
-		for range 20 {
+		for range s.tries(20) {
 			s.acksOf(src, one, s.randomRange(one))
 		}
 		s.acksOf(src, one, one.whole())
