@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func realBroker(t testing.TB) *testbroker.Broker {
 	t.Helper()
 	shared.once.Do(func() {
-		shared.broker, shared.err = testbroker.StartKafka(context.Background(), testbroker.Options{Secure: true, Steady: true})
+		shared.broker, shared.err = testbroker.StartKafka(context.Background(), testbroker.Options{Secure: true, Steady: true, DeletesEvery: 500 * time.Millisecond})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)

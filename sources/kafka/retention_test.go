@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headrace/headrace/internal/proof/testbroker"
 	"github.com/headrace/headrace/internal/wallclock"
 	"github.com/headrace/headrace/sources"
 )
@@ -31,22 +30,14 @@ func kept(t *testing.T, s *Source, offset int64, ahead time.Duration) sources.Ke
 // Kafka deletes by the time of a record. Tests write old times, and a broker that runs for
 // minutes on a busy machine would delete their records in the middle of a test.
 func TestARecordWithAnOldTimeStaysInATopicThatNamesNoRetention(t *testing.T) {
-	b, err := testbroker.StartKafka(t.Context(), testbroker.Options{DeletesEvery: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := realBroker(t) // it looks often for records to delete
 	old := []message{{value: []byte("old"), time: time.UnixMilli(1_700_000_000_000)}}
 	stays, goes := newTopic(t, b, 1, nil), newTopic(t, b, 1, map[string]string{"retention.ms": "1000"})
 	produce(t, b, stays, 0, 0, old)
 	s := openFor(t, options(b, stays, goes))
 	for round := int64(1); round <= 2; round++ { // between two deletions in this topic, Kafka has looked at all topics
 		produce(t, b, goes, 0, 0, old)
-		for low := int64(0); low < round; {
+		for low := int64(0); low < round; time.Sleep(20 * time.Millisecond) {
 			parts, err := s.Partitions(t.Context())
 			if err != nil {
 				t.Fatal(err)
