@@ -32,7 +32,7 @@ def needs(job: Any) -> dict[int, list[str]]:
 @pytest.mark.parametrize("model", ["replicated", "private"])
 @pytest.mark.parametrize("memory", [True, False])
 def test_a_trainer_goes_on_from_a_delta_in_a_bucket(job: Any, server: Server, model: str, memory: bool) -> None:
-    n = job.write(10_000)
+    n = job.write(5_000)
     up = job.up("--model", model)
     job.apply()
     for stop in (23, 48):
@@ -62,7 +62,7 @@ def test_a_trainer_goes_on_from_a_delta_in_a_bucket(job: Any, server: Server, mo
 def test_a_crash_at_every_point_of_a_delta_leaves_whole_checkpoints(
     job: Any, server: Server, memory: bool, point: str
 ) -> None:
-    n = job.write(10_000)
+    n = job.write(5_000)
     job.up("--model", "replicated")
     job.apply()
     how = settings(job, n, memory=memory, die=point, die_after=20, kib=1, options=OPTIONS)
@@ -82,7 +82,7 @@ def test_a_crash_at_every_point_of_a_delta_leaves_whole_checkpoints(
 
 
 def test_a_save_whose_base_was_taken_away_fails_and_the_next_one_is_whole(job: Any, server: Server) -> None:
-    n = job.write(10_000)
+    n = job.write(5_000)
     job.up("--model", "replicated")
     job.apply()
     old = """                saved.wait()
@@ -113,11 +113,11 @@ def test_a_save_whose_base_was_taken_away_fails_and_the_next_one_is_whole(job: A
     assert "is gone, and this save holds only what has changed since" in out, out
     assert needs(job)[max(needs(job))] is not None
     back = job.trainer(TRAINER, **settings(job, n, kib=1, options=OPTIONS)).ended()
-    assert of_line(back, "restored")[1:] == ["200", "10000", "storage"], back
+    assert of_line(back, "restored")[1:] == ["100", "5000", "storage"], back
 
 
 def test_a_base_in_a_bucket_stays_while_a_delta_needs_it(job: Any, server: Server) -> None:
-    n = job.write(10_000)
+    n = job.write(5_000)
     job.up("--model", "replicated")
     job.apply()
     how = settings(job, n, stop=23, keep=1, kib=1, options=OPTIONS)
