@@ -139,8 +139,8 @@ NUMPY1 := cd connectors/python && HEADRACE_BIN="$(CURDIR)/$(BIN)" ../../build/ve
 .PHONY: venv-numpy1 test-python-numpy1 test-python-numpy1-arrays
 venv-numpy1: need
 	@test -x build/venv-numpy1/bin/pytest || { $(PYTHON_OLD) -m venv build/venv-numpy1 && \
-	  build/venv-numpy1/bin/python -m pip install -q 'numpy>=1.22,<2' awscrt==0.38.1 'safetensors>=0.4.3,<1' pytest==8.4.2 pytest-timeout==2.4.0 && \
-	  build/venv-numpy1/bin/python -m pip install -q --no-deps -e connectors/python; }
+	  build/venv-numpy1/bin/python -m pip install -q --no-compile 'numpy>=1.22,<2' awscrt==0.38.1 'safetensors>=0.4.3,<1' pytest==8.4.2 pytest-timeout==2.4.0 && \
+	  echo "$(CURDIR)/connectors/python/src" >"$$(build/venv-numpy1/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/headrace.pth"; }
 test-python-numpy1-arrays: build venv-numpy1 ## with the oldest numpy line, and PYTHON_OLD: what makes or takes arrays
 	$(NUMPY1) $(PYTHON_ARRAYS)
 test-python-numpy1: build venv-numpy1 ## the same, all of test-python
