@@ -6,6 +6,7 @@ process is killed, so is the program.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,7 +24,8 @@ pid = int(answers.readline())
 
 
 def pass_on(number: int, _: Any) -> None:
-    os.kill(pid, number)
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.kill(pid, number)
 
 
 signal.signal(signal.SIGTERM, pass_on)

@@ -81,11 +81,10 @@ class Server:
     def asked(self) -> None:
         """Serves them until a line can be read from standard input."""
         while True:
-            for key, _ in self.waiting.select():
-                if key.data is None:
-                    return
-                if key.fileobj in self.waiting.get_map():  # no event before this one has closed it
-                    key.data(key.fileobj)
+            key, _ = self.waiting.select()[0]  # one at a time: it may close what the next one is about
+            if key.data is None:
+                return
+            key.data(key.fileobj)
 
     def take(self, listener: socket.socket) -> None:
         asker, _ = listener.accept()
