@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// overASlowLink answers one request, whose body comes in pieces, one every four seconds.
-// If the link breaks, only half of the pieces come.
+// overASlowLink answers one request. The body comes in pieces, one every four seconds of the test's
+// virtual time. If the link breaks, only half of the pieces come.
 func overASlowLink(t *testing.T, pieces int, breaks bool) *Pending {
 	ours, theirs := net.Pipe()
 	c := newConn("broker:1", ours)
@@ -90,7 +90,7 @@ func TestARequestThatIsLostBetweenLargeAnswersIsGivenUp(t *testing.T) {
 					if _, err := theirs.Write(part); err != nil {
 						return
 					}
-					time.Sleep(700 * time.Millisecond) // half of the time the connection is in a body
+					time.Sleep(700 * time.Millisecond) // of virtual time; for half of it the connection is in a body
 				}
 			}
 		}()

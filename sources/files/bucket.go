@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -29,6 +30,7 @@ type bucket struct {
 	objects storage.Objects
 	ahead   *ahead
 	pages   pager
+	told    sync.Once // unreadable has told of an object
 }
 
 func openBucket(o *Options) (*bucket, error) {
@@ -142,6 +144,8 @@ type pager struct {
 	next     int      // of prefixes
 	after    string
 	from     string // names up to it are not wanted
+	// unreadable is called with each key that no path can name.
+	unreadable func(key string)
 }
 
 // pattern is one entry of files.paths.
@@ -151,9 +155,9 @@ type pattern struct {
 	hit   bool
 }
 
-func newPager(paths []string) pager {
-	p, all := pager{}, []string(nil)
-	for _, text := range paths {
+func (s *Source) newPager() pager {
+	p, all := pager{unreadable: s.unreadable}, []string(nil)
+	for _, text := range s.spec.Paths {
 		text = path.Clean(text)
 		p.patterns = append(p.patterns, pattern{text: text, parts: strings.Split(text, "/")})
 		all = append(all, literal(text))
@@ -178,10 +182,22 @@ func literal(text string) string {
 	return text
 }
 
+// unreadable tells once of an object whose key has an empty folder name. Paths of the spec name
+// files as a file system does, and there is no such name in one.
+func (s *Source) unreadable(key string) {
+	s.bucket.told.Do(func() {
+		s.log.Warn("an object is not read, because its key has an empty folder name; rename it, and others like it", "object", s.spec.Root+"/"+key)
+	})
+}
+
 // match reports whether a pattern matches the name, and marks each pattern that does.
 func (p *pager) match(name string) bool {
 	if name == "" || strings.HasSuffix(name, "/") {
 		return false // the mark of a folder
+	}
+	if name[0] == '/' || strings.Contains(name, "//") {
+		p.unreadable(name)
+		return false
 	}
 	parts, any := strings.Split(name, "/"), false
 	for i := range p.patterns {
@@ -242,7 +258,7 @@ func (p *pager) page(ctx context.Context, objects storage.Objects) ([]storage.Ob
 func (b *bucket) nextPage(ctx context.Context, s *Source) ([]string, error) {
 	p := &b.pages
 	if p.patterns == nil {
-		*p = newPager(s.spec.Paths)
+		*p = s.newPager()
 	}
 	page, err := p.page(ctx, b.objects)
 	if err != nil || len(page) > 0 {

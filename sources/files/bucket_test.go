@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -216,6 +217,30 @@ func remote(t testing.TB, b storage.Objects, paths ...string) *Source {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestAnObjectWhoseKeyHasAnEmptyFolderNameIsTold(t *testing.T) {
+	for _, end := range []string{"", endNever} {
+		for _, key := range []string{"a//1.csv", "/1.csv", "a/b//c/1.csv"} {
+			m, log := newMemory(), &bytes.Buffer{}
+			for _, name := range []string{"b.csv", "a/", "a//", key, key + "x"} {
+				m.put(t, name, []byte("x\n"))
+			}
+			f := Spec{Root: "s3://test", Verify: "fast", MaxRecord: 1 << 20, End: end}
+			f.Fill()
+			s, err := Open(Options{Dataset: "d", Framing: Framing{Kind: Lines, EmptyLines: true}, Objects: opener(m), Spec: &f, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if segs := sourcetest.Segments(t, s, s.partition, 10); len(segs) != 1 {
+				t.Errorf("%q, end %q: %d segments, want that of b.csv", key, end, len(segs))
+			}
+			if text := log.String(); strings.Count(text, "empty folder name") != 1 || !strings.Contains(text, "object=s3://test/"+key+"\n") {
+				t.Errorf("%q, end %q: the log says %q", key, end, text)
+			}
+			s.Close()
+		}
+	}
 }
 
 func TestPathsNameTheSameObjectsAsFiles(t *testing.T) {

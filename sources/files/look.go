@@ -83,7 +83,7 @@ func (l *look) folder(ctx context.Context) error {
 
 // bucket looks through a bucket, page by page. A page has all that must be known of an object.
 func (l *look) bucket(ctx context.Context) error {
-	pages := newPager(l.s.spec.Paths)
+	pages := l.s.newPager()
 	if low := l.s.list.growing.low.Name; !l.whole && low != "" {
 		pages.from = low[:len(low)-1] // a page begins after a name, and this one is wanted
 		pages.after = pages.from

@@ -97,8 +97,8 @@ func leadersMove(t *testing.T, b *testbroker.Broker) {
 }
 
 // If a broker that was behind is elected, records that were read as committed are gone. A source that
-// looks at once notices that by the head. The others cannot, because when they look, the new leader's
-// log is longer than the old one.
+// looks at once sees that the log ends earlier. The other sources look later, when the new leader's
+// log is longer than the old one, so they must compare records.
 func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	topic := topicOn(t, b, map[string]string{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, 2, 3)
 	produce(t, b, topic, 0, 0, numbered(0, 1000, 100))
@@ -183,7 +183,7 @@ func headsDiverge(t *testing.T, b *testbroker.Broker) {
 	}
 }
 
-// headFell reads a range that ends at 1500, of which the new leader has 1000 records.
+// headFell reads a range that was planned to 1500. The new leader's log ends at 1000.
 func headFell(t *testing.T, s *Source, whole sources.Range, loc []byte) {
 	r := &reading{t: t, s: s}
 	var err error

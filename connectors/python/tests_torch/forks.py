@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,16 @@ class Zygote:
     def __init__(self, *modules: str) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="hr-zygote-")
         self.socket = str(Path(self.folder.name) / "socket")
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py"), self.socket, *modules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with socket.socket(socket.AF_UNIX) as listener:  # whoever connects before torch is imported waits for that
+            listener.bind(self.socket)
+            listener.listen()
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "zygote.py"), str(listener.fileno()), *modules],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=[listener.fileno()],
+            )
 
     def _ask(self, **what: Any) -> Any:
         assert self.process.stdin is not None
@@ -40,11 +44,6 @@ class Zygote:
 
     def command(self, *program: str) -> list[str]:
         """What a launcher starts in place of [sys.executable, *program], so that the program is a fork."""
-        deadline = time.monotonic() + PATIENCE
-        while not os.path.exists(self.socket):
-            assert self.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
         return [sys.executable, "-I", "-S", str(HERE / "forked.py"), self.socket, *program]
 
     def start(self, program: Path, env: dict[str, str], folder: Path, log: Path, args: Sequence[str] = ()) -> int:

@@ -3,7 +3,7 @@
 {"start": PROGRAM, "args": [...], "env": {...}, "folder": DIR, "log": FILE} is answered with a process id,
 {"wait": [PID, ...], "within": SECONDS} with the exit codes; null: it has not ended.
 
-It also forks programs for forked.py, over the socket at its first argument.
+It also forks programs for forked.py. Its first argument is the file descriptor of the socket to listen at.
 """
 
 from __future__ import annotations
@@ -69,12 +69,9 @@ def wait(pids: list[int], within: float) -> list[int | None]:
 class Server:
     """Forks programs for those who connect. If one of them ends, so does its program."""
 
-    def __init__(self, path: str) -> None:
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(path)
-        self.listener.listen()
+    def __init__(self, listener: socket.socket) -> None:
         self.waiting = selectors.PollSelector()  # not epoll, which forks would share
-        self.waiting.register(self.listener, selectors.EVENT_READ, self.take)
+        self.waiting.register(listener, selectors.EVENT_READ, self.take)
         self.waiting.register(sys.stdin, selectors.EVENT_READ)
         self.programs: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
 
@@ -128,9 +125,10 @@ class Server:
             asker.sendall(f"{number}\n".encode())
 
 
+listener = socket.socket(fileno=int(sys.argv[1]))
 for module in sys.argv[2:]:
     importlib.import_module(module)
-server = Server(sys.argv[1])
+server = Server(listener)
 while True:
     server.asked()
     line = sys.stdin.readline()  # one at a time, so none waits in the buffer
