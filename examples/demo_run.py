@@ -3,6 +3,7 @@ must not leave behind."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +28,16 @@ class Run(NamedTuple):
     records: int
     report: dict
     output: str
+
+
+def click_trainer() -> ModuleType:
+    """examples/clicks/train.py"""
+    spec = importlib.util.spec_from_file_location("click_trainer", ROOT / "examples" / "clicks" / "train.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def demo(folder: Path, *flags: str) -> list[str]:

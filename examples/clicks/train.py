@@ -96,16 +96,20 @@ class SharedModel:
         np.add.at(self.sums, flat, np.repeat(error, CATEGORIES))
         gradient = self.sums[at]
         self.sums[flat] = 0
-        self.update(at, z, n, w, gradient)
-        self.update(self.dense_at, dense_z, dense_n, dense_w, error @ x)
+        self.update(at, n, w, gradient)
+        self.update(self.dense_at, dense_n, dense_w, error @ x)
         return p
 
-    def update(
-        self, at: np.ndarray, z: np.ndarray, n: np.ndarray, w: np.ndarray, gradient: np.ndarray
-    ) -> None:
-        more = n + gradient * gradient
-        self.z[at] = z + gradient - (np.sqrt(more) - np.sqrt(n)) / self.alpha * w
-        self.n[at] = more
+    def update(self, at: np.ndarray, n: np.ndarray, w: np.ndarray, gradient: np.ndarray) -> None:
+        """Add to z and n what the gradient at n and w adds.
+
+        The sums are read again here: another trainer may have changed them while this one computed, or
+        waited for a CPU, and what it learned must stay. n comes first: with more in z than
+        in n, a weight would be too large, and the other way round it is only small.
+        """
+        squares = gradient * gradient
+        self.n[at] += squares
+        self.z[at] += gradient - (np.sqrt(n + squares) - np.sqrt(n)) / self.alpha * w
 
 
 class Journal:
