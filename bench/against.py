@@ -1,0 +1,100 @@
+"""Runs benchmarks of this tree and of another commit in turns, and prints their ratios: this tree's figure over
+the other's. It says what a change made faster or slower on a machine whose speed changes from minute to minute.
+
+    make bench-against COMMIT=v0.1.0 [ONLY=lease,makespan,decode] [ROUNDS=5]
+
+The other commit is built in a temporary folder, with its own benchmark programs. A figure that only one of the
+two prints is left out. The last line is a JSON object: for each figure [median, min, max] of the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from bench.running import ROOT, say, spread
+
+# What runs one round of a benchmark, in the root of a tree.
+ROUND = {
+    "lease": ["build/bench-lease", "--repeats", "1"],
+    "makespan": ["build/bench-makespan"],
+    "decode": [sys.executable, "-m", "bench.decode.bench", "--rounds", "1"],
+}
+IN_GO = ["lease", "makespan"]
+
+
+def build(tree: Path) -> None:
+    programs = {"headrace": "./cmd/headrace"} | {f"bench-{name}": f"./bench/{name}" for name in IN_GO}
+    for name, package in programs.items():
+        command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"build/{name}", package]
+        subprocess.run(command, check=True, cwd=tree)
+
+
+def play(name: str, tree: Path) -> dict[str, float]:
+    """The figures of one round, by name."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+    env["PYTHONPATH"] = str(tree / "connectors" / "python" / "src")
+    done = subprocess.run(ROUND[name], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        raise SystemExit(f"{' '.join(ROUND[name])} in {tree} ended with exit status {done.returncode}:\n{done.stdout}")
+    return dict(flat(name, json.loads(lines[-1])))
+
+
+def flat(name: str, value: object) -> Iterator[tuple[str, float]]:
+    """Each number in value under its path. Of [median, min, max] of one round, it is the first."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from flat(f"{name}.{key}", inner)
+    elif isinstance(value, list):
+        if value and not isinstance(value[0], dict):
+            yield from flat(name, value[0])
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield name, float(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Benchmarks of this tree over those of another commit, in turns.")
+    parser.add_argument("commit", help="the other commit, tag or branch")
+    parser.add_argument("--only", default=",".join(ROUND), help="benchmarks, with commas (default: all of %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, in each of which both trees run (default 5)")
+    args = parser.parse_args()
+    names = args.only.split(",")
+    if unknown := [n for n in names if n not in ROUND]:
+        parser.error(f"--only {unknown[0]}: no such benchmark; there are {', '.join(ROUND)}")
+    if args.rounds < 1:
+        parser.error("--rounds: at least one")
+
+    with tempfile.TemporaryDirectory(prefix="headrace-against-") as folder:
+        other = Path(folder) / "tree"
+        subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(other)], check=True)
+        subprocess.run(["git", "checkout", "-q", "--detach", args.commit], check=True, cwd=other)
+        for tree in ROOT, other:
+            say(f"building {tree}")
+            build(tree)
+        ratios: dict[str, list[float]] = {}
+        for i in range(args.rounds):
+            for name in names:
+                # The second one may find a warmer machine, so each is second in half of the rounds.
+                order = [ROOT, other] if i % 2 else [other, ROOT]
+                got = {tree: play(name, tree) for tree in order}
+                for figure, value in got[ROOT].items():
+                    if got[other].get(figure):
+                        ratios.setdefault(figure, []).append(value / got[other][figure])
+            say(f"round {i + 1} of {args.rounds}: " + ", ".join(f"{f} {r[-1]:.3g}" for f, r in ratios.items()))
+    for figure, r in ratios.items():
+        median, least, most = spread(r)
+        say(f"{figure:44} {median:.3g} ({least:.3g} to {most:.3g})")
+    print(json.dumps({figure: spread(r) for figure, r in ratios.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
