@@ -485,7 +485,7 @@ build-bench-columnar: need
 bench-parquet: build-bench-columnar venv ## Parquet of 40 columns, decoder alone and end to end, against pyarrow
 	$(PY) -m bench.columnar.parquet --reader build/bench-columnar
 .PHONY: bench-against
-bench-against: build venv ## this tree over another commit, in turns: COMMIT=..., ONLY=lease,makespan,decode, ROUNDS=5
+bench-against: build venv ## this tree over another commit, in turns: COMMIT=..., ONLY=lease,planner,feed,decode, ROUNDS=5
 	@$(if $(COMMIT),,echo "COMMIT=... is missing: the commit to compare with" >&2; exit 1)
 	$(PY) bench/against.py $(COMMIT) $(if $(ONLY),--only $(ONLY)) $(FEWER)
 bench: build venv ## all of them; rewrites docs/BENCHMARKS.md; ROUNDS=n: fewer rounds

@@ -1,10 +1,15 @@
 """Runs benchmarks of this tree and of another commit in turns, and prints their ratios: this tree's figure over
 the other's. It says what a change made faster or slower on a machine whose speed changes from minute to minute.
 
-    make bench-against COMMIT=v0.1.0 [ONLY=lease,makespan,decode] [ROUNDS=5]
+    make bench-against COMMIT=v0.1.0 [ONLY=lease,planner,feed,decode] [ROUNDS=5]
+
+    lease     bench/lease: durable lease and ack pairs
+    planner   BenchmarkPairs of shardsvc: the core alone
+    feed      BenchmarkFeed of agent: from bytes in memory to the trainer's ring
+    decode    bench/decode: file to numpy batches
 
 The other commit is built in a temporary folder, with its own benchmark programs. A figure that only one of the
-two prints is left out. The last line is a JSON object: for each figure [median, min, max] of the ratio.
+two prints, or that was the same in both, is left out. The last line is a JSON object: for each figure [median, min, max] of the ratio.
 """
 
 from __future__ import annotations
@@ -21,19 +26,24 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.running import ROOT, say, spread
 
-# What runs one round of a benchmark, in the root of a tree.
+# What runs one round of a benchmark, in the root of a tree. Those in Go are built first.
 ROUND = {
     "lease": ["build/bench-lease", "--repeats", "1"],
-    "makespan": ["build/bench-makespan"],
+    "planner": ["build/bench-planner", "-test.run", "^$", "-test.bench", "^BenchmarkPairs$"],
+    "feed": ["build/bench-feed", "-test.run", "^$", "-test.bench", "^BenchmarkFeed$"],
     "decode": [sys.executable, "-m", "bench.decode.bench", "--rounds", "1"],
 }
-IN_GO = ["lease", "makespan"]
+BUILT = [
+    ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", "build/headrace", "./cmd/headrace"],
+    ["go", "build", "-o", "build/bench-lease", "./bench/lease"],
+    ["go", "test", "-c", "-o", "build/bench-planner", "./shardsvc"],
+    ["go", "test", "-c", "-o", "build/bench-feed", "./agent"],
+]
+FOLDER = {"planner": "shardsvc", "feed": "agent"}  # where a benchmark of `go test` runs
 
 
 def build(tree: Path) -> None:
-    programs = {"headrace": "./cmd/headrace"} | {f"bench-{name}": f"./bench/{name}" for name in IN_GO}
-    for name, package in programs.items():
-        command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"build/{name}", package]
+    for command in BUILT:
         subprocess.run(command, check=True, cwd=tree)
 
 
@@ -41,11 +51,24 @@ def play(name: str, tree: Path) -> dict[str, float]:
     """The figures of one round, by name."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     env["PYTHONPATH"] = str(tree / "connectors" / "python" / "src")
-    done = subprocess.run(ROUND[name], cwd=tree, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    program, *flags = ROUND[name]
+    command = [str(tree / program) if program.startswith("build/") else program, *flags]
+    folder = tree / FOLDER.get(name, "")
+    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        raise SystemExit(f"{' '.join(ROUND[name])} in {tree} ended with exit status {done.returncode}:\n{done.stdout}")
+        raise SystemExit(f"{' '.join(command)} ended with exit status {done.returncode}:\n{done.stdout}")
+    if name in FOLDER:
+        return dict(of_go_test(name, lines))
     return dict(flat(name, json.loads(lines[-1])))
+
+
+def of_go_test(name: str, lines: list[str]) -> Iterator[tuple[str, float]]:
+    """Each figure of a line such as `BenchmarkPairs/1-2  100  315 ns/op  12 B/op`, but the number of rounds."""
+    for line in lines:
+        if line.startswith("Benchmark") and len(fields := line.split()) > 2:
+            for value, unit in zip(fields[2::2], fields[3::2]):
+                yield f"{name}.{fields[0].removeprefix('Benchmark')} {unit}", float(value)
 
 
 def flat(name: str, value: object) -> Iterator[tuple[str, float]]:
@@ -89,9 +112,10 @@ def main() -> int:
                     if got[other].get(figure):
                         ratios.setdefault(figure, []).append(value / got[other][figure])
             say(f"round {i + 1} of {args.rounds}: " + ", ".join(f"{f} {r[-1]:.3g}" for f, r in ratios.items()))
+    ratios = {figure: r for figure, r in ratios.items() if any(x != 1 for x in r)}
     for figure, r in ratios.items():
         median, least, most = spread(r)
-        say(f"{figure:44} {median:.3g} ({least:.3g} to {most:.3g})")
+        say(f"{figure:52} {median:.3g} ({least:.3g} to {most:.3g})")
     print(json.dumps({figure: spread(r) for figure, r in ratios.items()}))
     return 0
 
