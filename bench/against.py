@@ -9,7 +9,8 @@ the other's. It says what a change made faster or slower on a machine whose spee
     decode    bench/decode: file to numpy batches
 
 The other commit is built in a temporary folder, with its own benchmark programs. A figure that only one of the
-two prints, or that was the same in both, is left out. The last line is a JSON object: for each figure [median, min, max] of the ratio.
+two prints, or that was the same in both, is left out. The last line is a JSON object: for each figure
+[median, min, max] of the ratio.
 """
 
 from __future__ import annotations

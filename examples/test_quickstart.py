@@ -52,7 +52,7 @@ def test_each_trainer_did_what_its_pace_allows(run: Run) -> None:
 
 
 def test_the_model_has_learned(run: Run) -> None:
-    # A trainer that waits for a CPU in the middle of a write can undo what others learned meanwhile. On a busy
+    # A trainer that waits for a CPU in the instant of its write undoes what others learned meanwhile. On a busy
     # machine that may spoil some tenths of the run, but not all ten.
     assert max(tenth["auc"] for tenth in run.report["over_time"]) > 0.65
 
