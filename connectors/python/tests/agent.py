@@ -86,7 +86,7 @@ class Agent:
         total: int = 100,
         per_frame: int = 1,
         model: str = "shared",
-        ttl_ms: int = 10_000,
+        ttl_ms: int = 120_000,  # so long that a process that stands still does not lose its session
         ack: bool = True,
         pong: bool = True,
         protocol: int = 1,
@@ -108,6 +108,7 @@ class Agent:
         self.step_runs = step_runs
         self.runs: list[int] = []  # how many steps each STEP has told
         self.hold = False  # True: send no frame
+        self.pings: list[int] = []  # when each PING was sent, as it says
         #: The answer to a CALL, in place of an ordinary master's; None: the ordinary one.
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda call: None
         self.silent: set[str] = set()  # calls that are not answered
@@ -154,6 +155,20 @@ class Agent:
         data = self.streams[stream].data
         assert data is not None
         self._send(data, type_, stream, payload)
+
+    def holds(self) -> None:
+        """Sends no more frames. When it returns, no frame is being sent."""
+        with self.changed:
+            self.hold = True
+
+    def ends_session(self, left_ms: int = 1) -> None:
+        """Answers the newest PING once more: the session ends so many ms from now. Answers no later PING."""
+        self.wait(lambda: self.pings)
+        with self.changed:
+            self.session = lambda ping: None
+            sent = self.pings[-1]
+            since = time.monotonic_ns() - sent
+            self.tell(PONG, 0, {"t": sent, "session_ms": since // 1_000_000 + left_ms})
 
     def release(self) -> None:
         """Sends the frames that were held back, if the trainer still listens."""
@@ -241,6 +256,7 @@ class Agent:
 
     def _on(self, connection: socket.socket, type_: int, stream: int, number: int, payload: Any) -> None:
         if type_ == PING:
+            self.pings.append(payload["t"])
             left = self.session(payload) if self.session else self.ttl_ms if self.pong else None
             if left is not None:
                 self._send(connection, PONG, 0, {"t": payload["t"], "session_ms": left})

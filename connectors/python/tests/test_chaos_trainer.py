@@ -45,7 +45,7 @@ def test_a_trainer_that_loses_its_agent_in_its_last_save_is_started_again(
     agents: Callable[..., Agent], folder: str
 ) -> None:
     port = free_port()
-    agent = agents(total=100, ttl_ms=3000)
+    agent = agents(total=100, ttl_ms=60_000)
     agent.silent = {"ask"}
     server = start(folder, "server", role="server", server=port)
     try:
@@ -53,6 +53,7 @@ def test_a_trainer_that_loses_its_agent_in_its_last_save_is_started_again(
         code = "from trainer import reader, __main__; reader.content = lambda b, _: (b['id'], b['id']); __main__.main()"
         trainer = start(folder, "rank-0", code, role="shared", server=port)
         poll(lambda: agent.of(CALL) or trainer.poll() is not None)
+        agent.ends_session(left_ms=7000)  # a tenth of the TTL is the margin: it waits for its agent for a second
         agent.kill()
         status, err = ended(trainer)
         assert (status, "Traceback" in err) == (NO_AGENT, False), err

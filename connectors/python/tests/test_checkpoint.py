@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import headrace
 import numpy as np
@@ -74,17 +75,31 @@ def test_steps_arrive_before_the_cut_is_asked_for(agents: Agents, tmp_path: Path
     agent.wait(lambda: calls(agent).count("ask") == 10)
 
 
-def test_save_returns_while_the_cut_waits_for_other_ranks(agents: Agents, tmp_path: Path) -> None:
+def test_save_returns_while_the_cut_waits_for_other_ranks(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = agents(model="private")
     agent.silent = {"ask"}
+    over = threading.Event()
     with headrace.dataset("clicks").batches(10) as stream:
-        ck = headrace.Checkpointer(tmp_path, stream, timeout=2)
+        waiting = headrace.init().control.calls
+        wait = waiting.wait
+
+        def until_its_deadline(number: int, deadline: float) -> Any:
+            if over.is_set():
+                return wait(number, deadline)
+            assert over.wait(300)
+            return wait(number, 0.0)
+
+        monkeypatch.setattr(waiting, "wait", until_its_deadline)
+        ck = headrace.Checkpointer(tmp_path, stream)
         saved = ck.save(stepped(stream, 1, np.zeros(1)), {})
         assert not saved.done
         with pytest.raises(TimeoutError, match="step 1 goes on"):
             saved.wait(0.01)
         stepped(stream, 2, np.zeros(1))  # training goes on meanwhile
         agent.wait(lambda: calls(agent) == ["ask"])
+        over.set()
         poll(lambda: saved.done)
         # What went wrong is raised by the next call, once.
         with pytest.raises(headrace.CheckpointError, match="checkpoint of step 1: the master did not answer in time"):
@@ -164,14 +179,14 @@ def test_a_fenced_trainer_saves_and_binds_nothing_more(agents: Agents, tmp_path:
 
 
 def test_a_call_is_said_again_to_an_agent_that_comes_back(agents: Agents, tmp_path: Path) -> None:
-    first = agents(model="private", ttl_ms=5000)
+    first = agents(model="private")
     first.silent = {"ask"}
     with headrace.dataset("clicks").batches(10) as stream:
         ck = headrace.Checkpointer(tmp_path, stream)
         saved = ck.save(stepped(stream, 2, np.zeros(1)), {})
         first.wait(lambda: calls(first) == ["ask"])
         first.kill()
-        second = agents(model="private", ttl_ms=5000, last_step=2)
+        second = agents(model="private", last_step=2)
         saved.wait(300)
         assert second.of(CALL)[0] == first.of(CALL)[0]
         ck.close()

@@ -169,7 +169,7 @@ def test_an_agents_ping_is_answered(agents: Agents) -> None:
 
 
 def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
-    first = agents(total=100, per_frame=2, ack=False, ttl_ms=5000)
+    first = agents(total=100, per_frame=2, ack=False)
     stream = headrace.dataset("clicks").batches(10)
     ids = [next(stream)["id"] for _ in range(3)]
     stream.step(5, batches=2)
@@ -178,7 +178,7 @@ def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
     poll(lambda: stream.stats().durable == 1)
     received = stream._channel.received
     first.kill()
-    second = agents(total=100, per_frame=2, ttl_ms=5000)
+    second = agents(total=100, per_frame=2)
     second.wait(lambda: second.hellos)
     (hello,) = second.hellos
     assert hello["generation"] == 4
@@ -200,7 +200,7 @@ def test_an_agent_that_comes_back_is_told_what_we_hold(agents: Agents) -> None:
 
 
 def test_steps_said_while_the_agent_is_away_arrive_once(agents: Agents) -> None:
-    first = agents(total=1000, per_frame=8, ttl_ms=5000)
+    first = agents(total=1000, per_frame=8)
     stream = headrace.dataset("clicks").batches(10)
     for _ in range(20):
         next(stream)
@@ -212,7 +212,7 @@ def test_steps_said_while_the_agent_is_away_arrive_once(agents: Agents) -> None:
     for _ in range(min(ahead, 2)):
         next(stream)
         stream.step()
-    second = agents(total=1000, ttl_ms=5000)
+    second = agents(total=1000)
     rows = sum(len(b) for b in iter(lambda: _stepped(stream), None))
     stream.close()
     assert rows == 1000 - 200 - 10 * min(ahead, 2)
@@ -305,7 +305,7 @@ def test_batches_of_steps_that_gathered_are_each_resumed_with_their_own_step(age
 
 
 def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -> None:
-    agent = agents(total=4000, per_frame=3, ttl_ms=8000)
+    agent = agents(total=4000, per_frame=3)
     done = threading.Event()
 
     def killer() -> None:
@@ -314,7 +314,7 @@ def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -
             if not agent.of(STEP):
                 continue  # a kill before the trainer has found the agent tests nothing
             agent.kill()
-            agent = agents(total=4000, per_frame=3, ttl_ms=8000)
+            agent = agents(total=4000, per_frame=3)
 
     thread = threading.Thread(target=killer)
     thread.start()
@@ -332,23 +332,23 @@ def test_agents_killed_again_and_again_lose_and_repeat_nothing(agents: Agents) -
 
 
 def test_an_idle_ranks_step_is_said_again_to_a_new_agent(agents: Agents) -> None:
-    first = agents(model="replicated", ack=False, ttl_ms=5000)
+    first = agents(model="replicated", ack=False)
     headrace.init(rank=0, world_size=2)
     stream = headrace.dataset("clicks").batches(10)
     stream.step(9, batches=0)
     first.wait(lambda: first.of(STEP))
     first.kill()
-    second = agents(model="replicated", ttl_ms=5000)
+    second = agents(model="replicated")
     second.wait(lambda: second.of(STEP) == [{"step": 9, "batches": 0, "through": 0}])
     stream.close()
 
 
 def test_a_stream_that_a_returning_agent_refuses_is_fenced(agents: Agents) -> None:
-    first = agents(ttl_ms=5000)
+    first = agents()
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     first.kill()
-    agents(ttl_ms=5000, resumed=lambda entry: {"refused": True, "reason": "its rows were given to rank 2"})
+    agents(resumed=lambda entry: {"refused": True, "reason": "its rows were given to rank 2"})
     poll(lambda: stream._channel.fault)
     with pytest.raises(headrace.Fenced, match="given to rank 2"):
         stream.step()

@@ -13,7 +13,7 @@ from typing import Any
 
 import headrace
 import pytest
-from agent import BYE, CLOSE, QUIT, STEP, Agent
+from agent import BYE, CLOSE, PING, PONG, QUIT, STEP, Agent
 from headrace._wire import Bell
 
 Agents = Callable[..., Agent]
@@ -36,10 +36,13 @@ time.sleep(100_000)
 
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agents: Agents) -> None:
     """test_watchdog.py tests at which moment, with invented times."""
-    agent = agents(ttl_ms=5000)
+    agent = agents(ttl_ms=60_000)
     process = trainer(HOLDING)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
+    agent.ends_session(left_ms=7000)  # a tenth of the TTL is the agent's margin
+    agent.tell(PING, 0, {"t": 1})
+    agent.wait(lambda: agent.of(PONG))  # it has heard of both
     agent.kill()
     _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
@@ -48,15 +51,15 @@ def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_gone_for_the_ttl(agen
 
 
 def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None:
-    agent = agents(ttl_ms=10_000)
+    agent = agents(ttl_ms=20_000)
     process = trainer(HOLDING)
     assert process.stdout is not None
-    process.stdout.readline()
+    assert process.stdout.readline() == "holding\n"
     agent.kill()
-    again = agents(ttl_ms=10_000)
+    again = agents()
     again.wait(lambda: again.hellos)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(11)  # longer than the TTL
+        process.wait(20)  # the TTL of the first agent
     process.kill()
     process.communicate()
 
@@ -64,28 +67,24 @@ def test_the_watchdog_waits_for_an_agent_that_comes_back(agents: Agents) -> None
 def test_the_watchdog_ends_a_shared_trainer_whose_agent_is_silent_when_its_session_ends(agents: Agents) -> None:
     """A short silence is enough: this agent would answer a later PING."""
     agent = agents(ttl_ms=60_000)
-    times: list[int] = []
-
-    def session(ping: dict[str, Any]) -> int | None:
-        times.append(ping["t"])
-        if len(times) == 1:
-            return 1  # the agent lost its master long ago: its session ends in 1 ms
-        return agent.ttl_ms if times[-1] - times[0] > 10e9 else None
-
-    agent.session = session
     process = trainer(HOLDING)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    agent.ends_session()  # the agent lost its master long ago
+    ends = time.monotonic_ns()
+    agent.session = lambda ping: agent.ttl_ms if ping["t"] - ends > 10e9 else None
     _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert "was not heard for" in err
 
 
 def test_who_was_told_to_end_and_does_not_is_ended_when_its_agent_is_silent(agents: Agents) -> None:
-    agent = agents(ttl_ms=3000)
+    agent = agents(ttl_ms=60_000)
     process = trainer("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + HOLDING)
     assert process.stdout is not None
-    process.stdout.readline()
-    agent.pong = False
+    assert process.stdout.readline() == "holding\n"
     agent.tell(QUIT, 0, {"reason": "the master was not heard for 3s"})
+    agent.ends_session()
     _, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert "was not heard for" in err
@@ -96,7 +95,7 @@ import headrace, os, signal, time
 stream = headrace.dataset("clicks").batches(10)
 next(stream)
 print("holding", flush=True)
-while WAITS and time.monotonic() < stream._channel.trust:
+while time.monotonic() < stream._channel.trust:
     time.sleep(0.01)
 print("stops", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
@@ -114,7 +113,7 @@ while True:
 def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_answered(
     agents: Agents, per_frame: int, model: str
 ) -> None:
-    agent = agents(ttl_ms=5000, per_frame=per_frame, model=model, total=20)
+    agent = agents(ttl_ms=60_000, per_frame=per_frame, model=model, total=20)
     state, answers = "good", []
 
     def session(ping: dict[str, Any]) -> int | None:
@@ -125,10 +124,11 @@ def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_
         return agent.ttl_ms
 
     agent.session = session
-    process = trainer(STOPPING.replace("WAITS", "True"))
+    process = trainer(STOPPING)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     state = "over"
+    agent.tell(PONG, 0, {"t": agent.pings[-1], "session_ms": 0})  # it need not wait for the answer to its next PING
     assert process.stdout.readline() == "stops\n"
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     agent.wait(lambda: agent.streams[1].sent == 2)
@@ -143,15 +143,16 @@ def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_
 
 
 def test_a_trainer_that_wakes_after_its_ttl_and_finds_no_agent_ends_without_another_batch(agents: Agents) -> None:
-    agent = agents(ttl_ms=3000, per_frame=2)
-    process = trainer(STOPPING.replace("WAITS", "False"))
+    agent = agents(ttl_ms=30_000, per_frame=2)
+    process = trainer(STOPPING)
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
+    agent.session = lambda ping: 0
+    agent.tell(PONG, 0, {"t": agent.pings[-1], "session_ms": 0})
     assert process.stdout.readline() == "stops\n"
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     agent.wait(lambda: agent.streams[1].sent == 2)
-    agent.pong = False
-    time.sleep(3)  # longer than the TTL
+    agent.session = lambda ping: None
     process.send_signal(signal.SIGCONT)
     out, err = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL

@@ -121,7 +121,7 @@ def test_a_checkpoint_that_is_not_restored_is_told_with_the_reason(
 def test_a_restore_that_waits_says_what_for(
     agents: Agents, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = agents(model="shared", ttl_ms=7000)
+    agent = agents(model="shared")
     monkeypatch.setattr(_cuts, "SLOW_SECONDS", 0.0)
     why = "it is not known yet whether others still train this shared model"
     agent.answer = lambda call: None if why in caplog.text else {"code": "again", "reason": why}

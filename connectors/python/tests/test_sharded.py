@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from agent import poll
 from headrace import _manifest as manifest
-from headrace import _publish, _state
+from headrace import _parts, _publish, _state
 from headrace._durable import make_folder
 from saving import Agents, calls
 
@@ -49,11 +50,20 @@ def test_a_sharded_checkpoint_is_there_when_all_parts_are(agents: Agents, tmp_pa
     assert [f["rank"] for f in restored.manifest.files] == [0, 1, 2]
 
 
-def test_a_missing_part_means_that_there_is_never_a_manifest(agents: Agents, tmp_path: Path) -> None:
+def looks_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save that looks for the files of other ranks comes to its deadline after two looks."""
+    looks = _parts.looks
+    monkeypatch.setattr(_parts, "looks", lambda ck, deadline: itertools.islice(looks(ck, deadline), 2))
+
+
+def test_a_missing_part_means_that_there_is_never_a_manifest(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = agents(model="replicated")
     headrace.init(rank=0, world_size=3)
     with headrace.dataset("clicks").batches(10, rounds=False) as stream:
-        ck = headrace.Checkpointer(tmp_path, stream, sharded=True, timeout=4)
+        ck = headrace.Checkpointer(tmp_path, stream, sharded=True)
+        looks_twice(monkeypatch)
         next(stream)
         saved = ck.save(stream.step(4), {"w": np.ones(2)})
         with pytest.raises(headrace.CheckpointError, match="no part of ranks 1, 2 came within"):
@@ -62,7 +72,9 @@ def test_a_missing_part_means_that_there_is_never_a_manifest(agents: Agents, tmp
     assert manifest.find(str(tmp_path)) == []
 
 
-def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path) -> None:
+def test_a_rank_that_does_not_save_follows_rank_0(
+    agents: Agents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = agents(model="replicated")
     theirs = "00000000000000aa"  # rank 0's cut; ranks that ask for the same step get the same cut
     agent.answer = lambda call: {"cut": theirs, "step": 4, "body": agent.body(theirs, 4)}
@@ -79,6 +91,7 @@ def test_a_rank_that_does_not_save_follows_rank_0(agents: Agents, tmp_path: Path
         _publish.publish(_publish.prepare(path, theirs, _publish.manifest_of(agent.body(theirs, 4), 4, [])), path)
         assert saved.wait(300) == str(folder)
         assert calls(agent) == ["ask"]
-        impatient = headrace.Checkpointer(tmp_path / "elsewhere", stream, timeout=4)
+        looks_twice(monkeypatch)
+        impatient = headrace.Checkpointer(tmp_path / "elsewhere", stream)
         with pytest.raises(headrace.CheckpointError, match="rank 0 did not write it within"):
             impatient.save(4, {}).wait(300)

@@ -514,7 +514,7 @@ def test_with_rounds_the_next_frame_is_taken_while_this_one_is_trained(
             stream.step(number)
 
         train()
-        agent.hold = True
+        agent.holds()
         [(at_agent, sent)] = agent.streams.items()
         while number < sent.sent:
             train()

@@ -127,6 +127,7 @@ def test_close_ends_a_next_that_waits_for_its_agent(agents: Agents, back: bool) 
     assert not thread.is_alive()
     assert [type(error) for error in found] == [headrace.HeadraceError], found
     assert "closed" in str(found[0])
+    stream._trainer.control.welcome["ttl_ms"] = 100  # so long shutdown() waits for an agent that does not come back
 
 
 def test_end_is_the_end_however_often_one_asks(agents: Agents) -> None:
@@ -143,7 +144,7 @@ def test_waiting_for_an_end_that_only_we_hold_up_is_said(
     agents: Agents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace._advice.STUCK", 0.2)
-    agent = agents(total=10, ttl_ms=5000)
+    agent = agents(total=10)
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     agent.tell(STATE, 1, {"state": "drained", "reason": ""})
@@ -172,11 +173,12 @@ def test_shutdown_waits_until_steps_are_durable_and_says_bye(agents: Agents) -> 
 
 
 def test_shutdown_gives_up_after_the_ttl(agents: Agents) -> None:
-    agents(ack=False, ttl_ms=2000)
+    agents(ack=False)
     stream = headrace.dataset("clicks").batches(10)
     next(stream)
     stream.step()
     stream.close()
+    headrace.init().control.welcome["ttl_ms"] = 2000  # only shutdown() goes by it: the session itself is longer
     began = time.monotonic()
     headrace.shutdown()
     assert time.monotonic() - began > 1.9
