@@ -56,8 +56,11 @@ class Trainer:
     def printed(self, lines: int) -> None:
         """Waits until it has printed that many lines."""
         deadline = time.monotonic() + HANGS
-        while self.log.read_text().count("\n") < lines:
-            assert self.process.poll() is None, self._logs()
+        while True:
+            lives = self.process.poll() is None  # before its log is read: it may print its last lines and end meanwhile
+            if self.log.read_text().count("\n") >= lines:
+                return
+            assert lives, self._logs()
             assert time.monotonic() < deadline, self._logs()
             time.sleep(0.005)
 
@@ -161,8 +164,11 @@ class Job:
         self.headrace("dataset", "apply", "-f", str(spec))
         out = self.folder / "rows"
         trainer = self.trainer(code, ROWS=str(out))
-        while not out.exists() or not out.read_text():
-            assert trainer.process.poll() is None, trainer.log.read_text()
+        while True:
+            lives = trainer.process.poll() is None
+            if out.exists() and out.read_text():
+                break
+            assert lives, trainer.log.read_text()
             time.sleep(0.001)
         up.kill()
         up.wait()

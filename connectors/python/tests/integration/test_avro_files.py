@@ -202,7 +202,7 @@ def test_a_checkpoint_of_avro_files_is_resumed_in_the_middle_of_a_block(job: Any
     place, ids = str(job.folder / "checkpoints"), job.folder / "ids"
     first = job.helper(TRAIN, place, str(ids))
     first.printed(4)
-    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.kill()
     first.process.wait()
     os.kill(up.pid, signal.SIGKILL)
     up.wait()

@@ -239,7 +239,7 @@ def all_but(*bad: int) -> collections.Counter[int]:
 def test_a_record_that_crashes_late_in_a_long_step_is_left_out(job: Job) -> None:
     """Its step takes longer than the agent waits at first. Even so, the agent must not send the next
     record before the step."""
-    r = job.run("--max-restarts", "8", BAD="2345", WORK="1.5")
+    r = job.run("--max-restarts", "30", BAD="2345", WORK="1.5")
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(2345)
     assert [k["kind"] for k in job.letters()] == ["crash"]
@@ -248,7 +248,7 @@ def test_a_record_that_crashes_late_in_a_long_step_is_left_out(job: Job) -> None
 @pytest.mark.parametrize("trainers", [1, 2])
 def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, trainers: int) -> None:
     """The others are trained once, and `headrace deadletter` shows it with its bytes."""
-    r = job.run("--max-restarts", "12", "--nproc-per-node", str(trainers))
+    r = job.run("--max-restarts", "50", "--nproc-per-node", str(trainers))
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)
     # There is no upper limit here, not even for one trainer, because some crashes do not count. If both
@@ -267,7 +267,7 @@ def test_a_record_that_crashes_its_trainer_twice_alone_is_left_out(job: Job, tra
         [job.binary, "up", "-f", "mended.yaml"], env=job.env, cwd=job.folder, stderr=subprocess.PIPE, text=True
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while (status := job.command("dataset", "status", "mended")).returncode != 0:
             assert time.monotonic() < deadline, status.stderr
             assert up.poll() is None
@@ -319,7 +319,7 @@ def test_the_suspicion_outlives_the_master_and_the_agent(job: Job) -> None:
 def test_a_private_model_goes_back_and_the_record_is_found(job: Job) -> None:
     """Records after the newest checkpoint come again, and those that were suspect still are."""
     (job.folder / "train.py").write_text(PRIVATE)
-    r = job.run("--max-restarts", "12", model="private")
+    r = job.run("--max-restarts", "50", model="private")
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)  # as the last model says
     assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()
@@ -355,7 +355,7 @@ def test_a_replicated_group_goes_back_and_the_record_is_found(job: Job) -> None:
     (job.folder / "train.py").write_text(REPLICATED)
     collective = Collective()
     with collective.server:
-        r = job.run("--max-restarts", "12", "--nproc-per-node", "2", model="replicated", PORT=collective.port)
+        r = job.run("--max-restarts", "50", "--nproc-per-node", "2", model="replicated", PORT=collective.port)
     assert r.returncode == 0, r.stderr
     assert job.trained() == all_but(*BAD)  # as the last model says
     assert job.crashes().count(1) >= 2 * len(BAD), job.crashes()

@@ -52,20 +52,20 @@ FILES, ROWS = 60, 1000
 
 class Writer(threading.Thread):
     """Drops files of ROWS ids each, as jobs do: first under another name, plain or compressed, in
-    folders by day, with names in no order."""
+    folders by day, with names in no order. It waits for its caller before the second and the last third."""
 
     def __init__(self, folder: Path, files: int) -> None:
         super().__init__(daemon=True)
         self.folder, self.files = folder, files
         self.seed = time.time_ns()
         print("seed", self.seed)
-        self.go_on = threading.Event()
+        self.thirds = [threading.Event(), threading.Event()]
 
     def run(self) -> None:
         rng = random.Random(self.seed)
         for n in range(self.files):
-            if n == self.files // 2:
-                self.go_on.wait()
+            if n in (self.files // 3, 2 * self.files // 3):
+                self.thirds[3 * n // self.files - 1].wait()
             day = self.folder / f"dt=2026-11-{rng.randrange(20, 23)}"
             day.mkdir(exist_ok=True)
             text = "".join(f"{n * ROWS + i},{rng.randrange(10 ** rng.randrange(9))}\n" for i in range(ROWS)).encode()
@@ -95,15 +95,16 @@ def test_each_record_comes_once_through_kills(job: Any) -> None:
     args = (str(job.folder / "checkpoints"), str(job.folder / "ids"), str(FILES * ROWS))
     first = job.helper(TRAIN, *args)
     first.printed(2)
-    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.kill()
     first.process.wait()
+    writer.thirds[0].set()  # so the second one has something to train, however much the first one has saved
     second = job.helper(TRAIN, *args)
     second.printed(2)
     os.kill(up.pid, signal.SIGKILL)  # master and agent
     up.wait()
-    os.kill(second.process.pid, signal.SIGKILL)
+    second.process.kill()
     second.process.wait()
-    writer.go_on.set()
+    writer.thirds[1].set()
     os.unlink(job.socket)
     job.up("--model", "private")
     said = job.helper(TRAIN, *args).ended()

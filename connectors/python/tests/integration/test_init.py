@@ -123,6 +123,22 @@ def project(binary: str, folder: str) -> Project:
     return Project(binary, Path(folder))
 
 
+# Once there is a checkpoint, a trainer that finds this module waits in step() until it is killed.
+HOLDS = """
+import glob, time
+import headrace
+
+said = headrace.Stream.step
+
+def step(*args, **more):
+    while glob.glob("checkpoints/*/headrace-manifest.json"):
+        time.sleep(0.01)
+    return said(*args, **more)
+
+headrace.Stream.step = step
+"""
+
+
 def losses(out: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
 
@@ -169,9 +185,14 @@ def test_what_init_writes_goes_on_after_a_kill(project: Project, rng: random.Ran
     header, rows = csv_text(clicks(rng, ROWS)).split("\n", 1)
     (project.folder / "data" / "clicks.csv").write_text(header + "\n" + 20 * rows)
     run = project.next_command(project.headrace("init", "data/clicks.csv").stdout)
+    (project.folder / "holds").mkdir()
+    (project.folder / "holds" / "sitecustomize.py").write_text(HOLDS)
+    path = f"{project.folder / 'holds'}:{project.env.get('PYTHONPATH', '')}".rstrip(":")
     log = (project.folder / "log").open("wb")
-    process = subprocess.Popen([project.binary, *run], cwd=project.folder, env=project.env, stdout=log, stderr=log)
-    deadline = time.monotonic() + 120
+    process = subprocess.Popen(
+        [project.binary, *run], cwd=project.folder, env={**project.env, "PYTHONPATH": path}, stdout=log, stderr=log
+    )
+    deadline = time.monotonic() + 300
     while not list(project.folder.glob("checkpoints/*/headrace-manifest.json")):
         assert process.poll() is None, (project.folder / "log").read_text()
         assert time.monotonic() < deadline

@@ -111,7 +111,7 @@ with headrace.dataset("rows").batches(500) as stream, headrace.Checkpointer(sys.
     all_ids = job.folder / "ids"
     first = job.helper(code, place, str(all_ids))
     first.printed(4)
-    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.kill()
     first.process.wait()
     os.kill(up.pid, signal.SIGKILL)
     up.wait()

@@ -45,6 +45,8 @@ ck.save(1, {"ids": ids}).wait()
 second = next(stream)
 stream.step()
 third = next(stream)
+while stream.stats().durable < 2:  # the master has heard of both steps
+    time.sleep(0.001)
 print("thinks", flush=True)
 sys.stdin.readline()
 told()

@@ -264,9 +264,13 @@ def test_writers_put_their_chunks_into_the_bucket_themselves(
     def line(i: int) -> dict[str, Any]:
         return {"id": i, "user": f"u{i % 13}"}
 
+    def chunks() -> int:
+        """Counts the chunks in the bucket, without the objects in which the master notes what is visible."""
+        return sum("/visible/" not in key for key in server.list(prefix))
+
     with headrace.Pusher("rows", upload=True) as pusher:
         part = pusher.begin("frozen")
-        before = len(server.list(prefix))
+        before = chunks()
         os.kill(up.pid, signal.SIGSTOP)  # so that no chunk can go through the master
         try:
             for i in range(rows):
@@ -274,7 +278,7 @@ def test_writers_put_their_chunks_into_the_bucket_themselves(
             locators = part.stage()
         finally:
             os.kill(up.pid, signal.SIGCONT)
-        assert len(server.list(prefix)) == before + len(locators) > 5
+        assert chunks() == before + len(locators) > 5
         forged = [*locators[:-1], locators[-1].replace("1 ", "1 x", 1)]
         for wrong, why in (
             (forged, "not stored|not the locator|staged for another"),
@@ -357,7 +361,7 @@ def test_objects_that_are_put_later_are_read_once_through_kills(job: Any, server
     first.printed(2)
     os.kill(up.pid, signal.SIGKILL)
     up.wait()
-    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.kill()
     first.process.wait()
     put(range(files // 2, files))
     os.unlink(job.socket)

@@ -39,7 +39,7 @@ seen = np.zeros(cfg["rows"], np.int64)
 trainer = headrace.init()
 memory = cfg.get("memory", False)
 with headrace.dataset("rows").batches(50) as stream, \\
-        Checkpointer(cfg["dir"], stream, memory=memory, keep=cfg.get("keep", 3), timeout=cfg.get("timeout", 60),
+        Checkpointer(cfg["dir"], stream, memory=memory, keep=cfg.get("keep", 3), timeout=cfg.get("timeout", 300),
                      **cfg.get("options", {})) as ck:
     restored = ck.restore()
     if restored is not None:

@@ -46,8 +46,9 @@ def trainer(job: Any, rank: int, **cfg: Any) -> Any:
 def test_a_job_that_was_killed_as_a_whole_and_starts_again_at_once_restores(job: Any, again: str) -> None:
     n = job.write(20_000)
     roots = ("--allow-root", str(job.folder))
+    ttl = "20s" if again == "a1" else "10s"  # on another node the job waits until the session of the first agent ends
     job.env["HEADRACE_LISTEN"] = f"127.0.0.1:{free_port()}"
-    job.start("master", "--model", "shared", "--http", "off", "--session-ttl", "5s", *roots)
+    job.start("master", "--model", "shared", "--http", "off", "--session-ttl", ttl, *roots)
     address = job.folder / "state" / "master.addr"
     poll(address.exists)
     job.env["HEADRACE_LISTEN"] = address.read_text().split()[0]

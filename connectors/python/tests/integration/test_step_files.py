@@ -41,7 +41,7 @@ class Node:
     def __init__(self, job: Any) -> None:
         self.job, self.folder, self.trainer, self.logs = job, job.folder, job.trainer, job.logs
 
-    def begin(self, ttl: str = "20s") -> None:
+    def begin(self, ttl: str = "120s") -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self.job.env["HEADRACE_MASTER"] = self.address
         self.ttl = ttl

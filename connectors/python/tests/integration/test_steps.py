@@ -10,6 +10,7 @@ from typing import Any
 import headrace
 import numpy as np
 import pytest
+from headrace import _cuts
 from headrace import _manifest as manifest
 from test_checkpoints import ids_of
 
@@ -165,13 +166,21 @@ def pair(job: Any, tmp_path: Path) -> Iterator[Any]:
     assert "got" not in other.ended().replace("got 0", ""), "rank 1 took a batch"
 
 
-def test_a_cut_waits_for_an_idle_rank_to_say_the_step(job: Any, pair: Any) -> None:
+def test_a_cut_waits_for_an_idle_rank_to_say_the_step(
+    job: Any, pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream, ck, tell, (first, second) = pair
     stream.step(3, batches=1)
-    ck._timeout = 0.2
-    with pytest.raises(headrace.CheckpointError, match="rank 1 has reported step 0"):
-        ck.cut(3)
-    ck._timeout = 60
+    say = _cuts._say
+
+    def soon(trainer: Any, fields: dict[str, Any], deadline: float, what: str) -> Any:
+        """The master's deadline comes after 0.2 s. Its answer has more time."""
+        return say(trainer, {**fields, "deadline_ms": 200}, deadline + 300, what)
+
+    with monkeypatch.context() as m:
+        m.setattr(_cuts, "_say", soon)
+        with pytest.raises(headrace.CheckpointError, match="rank 1 has reported step 0"):
+            ck.cut(3)
     saved = ck.save(3, {})
     tell("idle 3")
     assert in_cut(job, saved.wait(300)) == sorted(first)
