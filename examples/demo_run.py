@@ -190,7 +190,17 @@ def processes_of(folder: Path) -> list[str]:
 
 def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: bool = True) -> None:
     """Ctrl-C when a line says `stage` leaves no process and no file. Before that there must be a process
-    with `runs` in its command line and, with `trains`, a trainer with its model."""
+    with `runs` in its command line and, with `trains`, a trainer with its model. If we stand still, the
+    demo may end before Ctrl-C comes; then another one begins."""
+    for attempt in range(5):
+        (folder / str(attempt)).mkdir()
+        if is_interrupted(folder / str(attempt), stage, *flags, runs=runs, trains=trains):
+            return
+    raise AssertionError(f"five demos have ended before they were interrupted at {stage!r}")
+
+
+def is_interrupted(folder: Path, stage: str, *flags: str, runs: str, trains: bool) -> bool:
+    """False: the demo has ended by itself."""
     scratch = folder / "tmp"
     scratch.mkdir()
     with subprocess.Popen(demo(folder, *flags), stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
@@ -204,15 +214,17 @@ def interrupted(folder: Path, stage: str, *flags: str, runs: str = "", trains: b
         else:
             raise AssertionError(f"the demo ended before it said {stage!r}:\n{''.join(said)}")
         running = processes_of(folder)
-        assert any(runs in line for line in running)
-        # Another demo may run on this machine. The models that our trainers name are ours.
-        models = {Path(m) for line in running for m in re.findall(r"/dev/shm/headrace-demo-[^/ ]+", line)}
-        assert models or not trains
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
-    assert process.returncode != 0
+        output, _ = process.communicate(timeout=600)
+    if process.returncode == 0:
+        return False
+    assert any(runs in line for line in running)
+    # Another demo may run on this machine. The models that our trainers name are ours.
+    models = {Path(m) for line in running for m in re.findall(r"/dev/shm/headrace-demo-[^/ ]+", line)}
+    assert models or not trains
     assert "interrupted" in output
     assert processes_of(folder) == []
     assert not (folder / "run").exists(), "the demo left its folder"
     assert list(scratch.iterdir()) == [], "the demo left sockets, or a broker's folder"
     assert not [m for m in models if m.exists()]
+    return True

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from functools import lru_cache
@@ -24,15 +25,20 @@ HOME = (
 )
 
 
+@lru_cache
+def files_of_tests() -> list[Path]:
+    """All files of Go and Python tests. Meanwhile other suites may make folders in the tree, and remove them."""
+    there = [Path(top) / name for folder in HOME for top, _, names in os.walk(ROOT / folder) for name in names]
+    # check_*.py are suites that have a target of their own in the Makefile.
+    return [path for path in there if re.fullmatch(r".*_test\.go|(test|check)_.*\.py", path.name)]
+
+
 def names_of_tests() -> set[str]:
     """Names of all tests, fuzz targets and scenario files of the tree."""
     names: set[str] = set()
-    for folder in HOME:
-        for path in (ROOT / folder).rglob("*_test.go"):
-            names.update(re.findall(r"^func ((?:Test|Fuzz)\w+)\(", path.read_text(), re.MULTILINE))
-        # check_*.py are suites that have a target of their own in the Makefile.
-        for path in [*(ROOT / folder).rglob("test_*.py"), *(ROOT / folder).rglob("check_*.py")]:
-            names.update(re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE))
+    for path in files_of_tests():
+        pattern = r"^func ((?:Test|Fuzz)\w+)\(" if path.suffix == ".go" else r"^def (test_\w+)\("
+        names.update(re.findall(pattern, path.read_text(), re.MULTILINE))
     for core in ("shardsvc", "agent/hold"):
         scripts = ROOT / core / "testdata" / "scenarios"
         names.update(p.relative_to(scripts).as_posix() for p in scripts.glob("*/*.txt"))
@@ -41,7 +47,7 @@ def names_of_tests() -> set[str]:
 
 def test_each_test_that_a_page_names_exists() -> None:
     there = names_of_tests()
-    files = {p.name for folder in HOME for p in (ROOT / folder).rglob("test_*.py")}
+    files = {path.name for path in files_of_tests() if path.name.startswith("test_")}
     for page in PAGES:
         text = page.read_text()
         named = set(re.findall(r"`((?:Test|Fuzz)[A-Z]\w+|test_\w+(?:\.py)?|\w+(?:/\w+)?\.txt)`", text))

@@ -48,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         for process in processes:
             process.send_signal(signal.SIGINT)
         for process in processes:
-            process.wait(60)
+            process.wait(300)
             assert process.stdout
             process.stdout.close()
 

@@ -18,6 +18,7 @@ def test_the_program_that_init_writes_trains_on_every_record(binary: str, tmp_pa
     (tmp_path / "data" / "clicks.csv").write_text("user,item,price,label\n" + "".join(lines))
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     env["HEADRACE_STATE"] = str(tmp_path / "state")
+    env["HEADRACE_SESSION_TTL"] = "20s"  # so long that no session ends on a slow machine
 
     def headrace(*args: str, status: int = 0) -> str:
         out = subprocess.run([binary, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=1500)

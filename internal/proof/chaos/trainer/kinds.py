@@ -11,7 +11,7 @@ from .saving import Saving
 from .server import Server
 from .sums import Model
 
-PATIENCE = 60  # seconds
+PATIENCE = 300  # seconds; what rank 0 needs may be killed again and again
 
 
 def first_stream():

@@ -20,7 +20,7 @@ from .journal import BOUND, FAILED_SAVE, HELD, RESTORED, SAVED, cfg, rnd, signed
 from .sums import from_bytes, to_bytes
 from .traps import reached
 
-PATIENCE = 60  # seconds, for the last save: a process that it needs may be killed again and again
+PATIENCE = 300  # seconds, for the last save: a process that it needs may be killed again and again
 
 SOURCES = ("storage", "memory", "peer")  # where a restored checkpoint came from
 
