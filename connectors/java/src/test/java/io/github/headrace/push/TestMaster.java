@@ -85,6 +85,9 @@ public final class TestMaster implements AutoCloseable {
         if (!flags.contains("--listen")) {
             command.addAll(List.of("--listen", "127.0.0.1:0"));
         }
+        if (!flags.contains("--session-ttl")) { // so long that no session ends on a machine that stands still
+            command.addAll(List.of("--session-ttl", "60s"));
+        }
         command.addAll(flags);
         Path address = state().resolve("master.addr");
         FileTime old = Files.exists(address) ? Files.getLastModifiedTime(address) : null;
