@@ -190,7 +190,7 @@ def in_thread(do: Callable[[], object]) -> Callable[[], BaseException | None]:
     thread.start()
 
     def end() -> BaseException | None:
-        thread.join(120)
+        thread.join(300)
         assert not thread.is_alive(), "the call has not ended"
         return raised[0]
 

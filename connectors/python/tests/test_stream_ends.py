@@ -102,7 +102,7 @@ def test_close_ends_a_next_that_waits_for_rows(agents: Agents) -> None:
     thread, found = waiting_reader(stream)
     agent.wait(lambda: agent.credits)
     stream.close()
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive()
     assert [type(error) for error in found] == [headrace.HeadraceError], found
     assert "closed" in str(found[0])
@@ -123,7 +123,7 @@ def test_close_ends_a_next_that_waits_for_its_agent(agents: Agents, back: bool) 
     if back:
         later = agents()
         later.wait(lambda: later.hellos)
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive()
     assert [type(error) for error in found] == [headrace.HeadraceError], found
     assert "closed" in str(found[0])
@@ -152,7 +152,7 @@ def test_waiting_for_an_end_that_only_we_hold_up_is_said(
     thread.start()
     poll(lambda: "holds 1 unstepped" in caplog.text)
     stream.step()
-    thread.join(60)
+    thread.join(300)
     stream.close()
 
 
