@@ -128,7 +128,7 @@ def test_a_trainer_that_wakes_after_its_ttl_yields_nothing_before_its_agent_has_
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     state = "over"
-    agent.tell(PONG, 0, {"t": agent.pings[-1], "session_ms": 0})  # it need not wait for the answer to its next PING
+    agent.tell(PONG, 0, {"t": agent.wait(lambda: agent.pings)[-1], "session_ms": 0})
     assert process.stdout.readline() == "stops\n"
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     agent.wait(lambda: agent.streams[1].sent == 2)
@@ -148,7 +148,7 @@ def test_a_trainer_that_wakes_after_its_ttl_and_finds_no_agent_ends_without_anot
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     agent.session = lambda ping: 0
-    agent.tell(PONG, 0, {"t": agent.pings[-1], "session_ms": 0})
+    agent.tell(PONG, 0, {"t": agent.wait(lambda: agent.pings)[-1], "session_ms": 0})
     assert process.stdout.readline() == "stops\n"
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     agent.wait(lambda: agent.streams[1].sent == 2)
