@@ -79,7 +79,7 @@ def until(done: Callable[[], Any], job: Any) -> None:
 
 def start(job: Any, memory: Path, model: str, *names: str, more: tuple[str, ...] = ()) -> list[Node]:
     """Starts a master, and an agent on each node."""
-    how = ["--listen", "127.0.0.1:0", "--http", "off", "--model", model, "--session-ttl", "10s"]
+    how = ["--listen", "127.0.0.1:0", "--http", "off", "--model", model, "--session-ttl", "20s"]
     job.start("master", *how, "--allow-root", str(job.folder))
     until(lambda: (job.folder / "state" / "master.addr").exists(), job)
     job.apply()
@@ -186,9 +186,9 @@ def test_a_group_goes_on_from_memory_when_one_of_its_nodes_was_lost(job: Any, me
 
 def test_a_receiver_that_is_killed_in_mid_copy_costs_nothing_and_leaves_nothing_torn(job: Any, memory: Path) -> None:
     n = job.write(5000)
-    a, b = start(job, memory, "private", "node-a", "node-b", more=("--replica-bandwidth", "48KiB"))
+    a, b = start(job, memory, "private", "node-a", "node-b", more=("--replica-bandwidth", "64KiB"))
     trainer = a.trainer(TRAINER, **settings(job, n, every=1000, waits=60))
-    # The state has 360 KB, so a copy takes 7.5 s. One copy is complete, and the next one is under way.
+    # The state has 360 KB, so a copy takes 5.6 s. One copy is complete, and the next one is under way.
     until(lambda: b.steps() and len(b.slots("replica")) == 2 and len(b.steps()) == 1, job)
     b.kill()
     whole = b.steps()
