@@ -29,24 +29,25 @@ func (s *suite) dated() {
 	if !ok {
 		return
 	}
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatal(err)
 	}
 	for _, id := range parts { // a live dataset has been listed before it is asked
-		if _, err := src.Segments(s.Context(), id, -1, 10); err != nil {
+		if _, err := segmentsAfter(s.Context(), src, id, -1, 10); err != nil {
 			s.Fatal(err)
 		}
 	}
 	bounds := func() []sources.Bounds {
-		all, err := src.Bounds(s.Context(), parts)
+		all, err := boundsOf(s.Context(), src, parts)
 		if err != nil {
 			s.Fatal(err)
 		}
 		return all
 	}
 	since := func(t time.Time) []sources.Position {
-		all, err := d.Since(s.Context(), parts, t)
+		var all []sources.Position
+		err := again(s.Context(), func() (err error) { all, err = d.Since(s.Context(), parts, t); return err })
 		if err != nil || len(all) != len(parts) {
 			s.Fatalf("since %v: %v (%v)", t, all, err)
 		}

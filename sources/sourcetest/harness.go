@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/internal/proof/leaks"
 	"github.com/headrace/headrace/sources"
 )
 
@@ -93,7 +94,7 @@ func Run(t *testing.T, h Harness) {
 		t.Run(one.name, func(t *testing.T) {
 			// Registered first, so that it runs last, after everything is closed.
 			before := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, before) })
+			t.Cleanup(func() { leaks.None(t, before) })
 			one.test(&suite{T: t, h: h, rng: rand.New(rand.NewPCG(seed, seed))})
 		})
 	}

@@ -37,7 +37,7 @@ func segments(all []piece) []sources.Segment {
 
 func (s *suite) listIn(src sources.Source, max int) []piece {
 	s.Helper()
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -91,11 +91,11 @@ func (s *suite) bounds() {
 	p, _ := s.place(100)
 	src := s.open(p, nil)
 	all := s.pieces(src)
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatal(err)
 	}
-	bounds, err := src.Bounds(s.Context(), parts)
+	bounds, err := boundsOf(s.Context(), src, parts)
 	if err != nil {
 		s.Fatal(err)
 	}

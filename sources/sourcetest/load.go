@@ -18,33 +18,35 @@ func (s *suite) slow() {
 	p, _ := s.place(300)
 	src := s.open(p, nil)
 	for _, one := range s.pieces(src) {
-		r := one.whole()
-		c, err := src.Open(s.Context(), r, start(r), one.seg.Locator)
-		if err != nil {
+		var got []Got
+		if err := again(s.Context(), func() (err error) { got, err = s.readSlowly(src, one); return err }); err != io.EOF {
 			s.Fatal(err)
 		}
-		var got []Got
-		for {
-			var held sources.Batch
-			err := c.Next(s.Context(), &held)
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				s.Fatal(err)
-			}
-			// While this reader is busy with its batch another one reads it all.
-			before := bytes.Clone(held.Arena)
-			want := s.readWhole(src, one)
-			if !bytes.Equal(before, held.Arena) {
-				s.Fatal("a batch changed while it was held")
-			}
-			if got = appendBatch(got, one.seg.ID, &held); len(got) > len(want) {
-				s.Fatalf("%d records of %d", len(got), len(want))
-			}
-		}
-		c.Close()
 		s.equal(got, s.readWhole(src, one), true, "read slowly")
+	}
+}
+
+// readSlowly reads a segment. While it is busy with a batch, another reader reads everything.
+func (s *suite) readSlowly(src sources.Source, one piece) (got []Got, err error) {
+	r := one.whole()
+	c, err := src.Open(s.Context(), r, start(r), one.seg.Locator)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for {
+		var held sources.Batch
+		if err := c.Next(s.Context(), &held); err != nil {
+			return got, err
+		}
+		before := bytes.Clone(held.Arena)
+		want := s.readWhole(src, one)
+		if !bytes.Equal(before, held.Arena) {
+			s.Fatal("a batch changed while it was held")
+		}
+		if got = appendBatch(got, one.seg.ID, &held); len(got) > len(want) {
+			s.Fatalf("%d records of %d", len(got), len(want))
+		}
 	}
 }
 
@@ -118,28 +120,43 @@ func (s *suite) load() {
 	}
 }
 
+// markSeen reads a range, and marks the records that it holds.
 func (s *suite) markSeen(ctx context.Context, src sources.Source, one piece, r sources.Range, seen []bool) (count int, err error) {
+	var found []int
+	if err := again(ctx, func() error { found, err = s.numbersIn(ctx, src, one, r, len(seen)); return err }); err != nil {
+		return 0, err
+	}
+	for _, i := range found {
+		if seen[i] {
+			return 0, fmt.Errorf("record %d comes twice, the second time in [%d, %d) of %s", i, r.Start, r.End, one.seg.Name)
+		}
+		seen[i] = true
+	}
+	return len(found), nil
+}
+
+// numbersIn are the numbers of the records of a range, which are below most.
+func (s *suite) numbersIn(ctx context.Context, src sources.Source, one piece, r sources.Range, most int) (found []int, err error) {
 	c, err := src.Open(ctx, r, start(r), one.seg.Locator)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer c.Close()
 	var b sources.Batch
 	for {
 		err := c.Next(ctx, &b)
 		if err == io.EOF {
-			return count, nil
+			return found, nil
 		}
 		if err != nil {
-			return count, err
+			return nil, err
 		}
 		for _, rec := range b.Recs {
 			i, err := number(b.Arena[rec.Value[0]:rec.Value[1]])
-			if err != nil || i >= len(seen) || seen[i] {
-				return count, fmt.Errorf("record %d at %d of %s comes twice or was never produced (%v)", i, rec.Offset, one.seg.Name, err)
+			if err != nil || i >= most {
+				return nil, fmt.Errorf("record %d at %d of %s was never produced (%v)", i, rec.Offset, one.seg.Name, err)
 			}
-			seen[i] = true
-			count++
+			found = append(found, i)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sourcetest
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/headrace/headrace/sources"
@@ -155,14 +156,25 @@ func (s *suite) acks() {
 
 func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 	s.Helper()
+	if err := again(s.Context(), func() error { return s.acksOnce(src, one, r) }); err != io.EOF {
+		s.Fatal(err)
+	}
+}
+
+// acksOnce returns the error with which the range has ended.
+func (s *suite) acksOnce(src sources.Source, one piece, r sources.Range) error {
+	s.Helper()
 	c, err := src.Open(s.Context(), r, start(r), one.seg.Locator)
 	if err != nil {
-		s.Fatal(err)
+		return err
 	}
 	defer c.Close()
 	var b sources.Batch
 	end, any := r.Start, false
-	for c.Next(s.Context(), &b) == nil {
+	for {
+		if err = c.Next(s.Context(), &b); err != nil {
+			break
+		}
 		for i := range b.Len() {
 			rec := b.Rec(i)
 			switch {
@@ -181,7 +193,8 @@ func (s *suite) acksOf(src sources.Source, one piece, r sources.Range) {
 		}
 		end = b.End
 	}
-	if any && s.h.Contiguous && end != r.End {
+	if err == io.EOF && any && s.h.Contiguous && end != r.End {
 		s.Fatalf("the last record of %v acks up to %d", r, end)
 	}
+	return err
 }

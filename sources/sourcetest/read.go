@@ -25,10 +25,27 @@ func (g Got) same(o Got) bool {
 }
 
 // patience only ends a hang: it is more than anything takes on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
-// Read reads all of a range from a position on, or as much as comes before an error.
-func Read(ctx context.Context, src sources.Source, r sources.Range, from sources.Position, locator []byte) ([]Got, error) {
+// Read reads all of a range from a position on, or as much as comes before an error. As an agent does,
+// it tries again after a temporary error: on a busy machine, a broker's answer may come too late.
+func Read(ctx context.Context, src sources.Source, r sources.Range, from sources.Position, locator []byte) (all []Got, err error) {
+	err = again(ctx, func() error { all, err = readOnce(ctx, src, r, from, locator); return err })
+	return all, err
+}
+
+// again does something until it ends without a temporary error.
+func again(ctx context.Context, do func() error) error {
+	for deadline := time.Now().Add(patience); ; {
+		err := do()
+		if _, temporary := errors.AsType[*sources.Temporary](err); !temporary || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func readOnce(ctx context.Context, src sources.Source, r sources.Range, from sources.Position, locator []byte) ([]Got, error) {
 	c, err := src.Open(ctx, r, from, locator)
 	if err != nil {
 		return nil, err
@@ -86,15 +103,9 @@ func Segments(t testing.TB, src sources.Source, p sources.PartitionID, max int) 
 	t.Helper()
 	var all []sources.Segment
 	for after := int64(-1); ; {
-		var some []sources.Segment
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			var err error
-			if some, err = src.Segments(t.Context(), p, after, max); err == nil {
-				break
-			}
-			if _, again := errors.AsType[*sources.Temporary](err); !again || time.Now().After(deadline) {
-				t.Fatalf("segments of %s: %v", p, err)
-			}
+		some, err := segmentsAfter(t.Context(), src, p, after, max)
+		if err != nil {
+			t.Fatalf("segments of %s: %v", p, err)
 		}
 		if len(some) > max {
 			t.Fatalf("%d segments where at most %d were asked for", len(some), max)
@@ -107,10 +118,36 @@ func Segments(t testing.TB, src sources.Source, p sources.PartitionID, max int) 
 	}
 }
 
+func segmentsAfter(ctx context.Context, src sources.Source, p sources.PartitionID, after int64, max int) (some []sources.Segment, err error) {
+	err = again(ctx, func() error { some, err = src.Segments(ctx, p, after, max); return err })
+	return some, err
+}
+
+func partitionsOf(ctx context.Context, src sources.Source) (parts []sources.PartitionID, err error) {
+	err = again(ctx, func() error { parts, err = src.Partitions(ctx); return err })
+	return parts, err
+}
+
+// boundsOf asks until each partition has bounds, or an error that does not pass.
+func boundsOf(ctx context.Context, src sources.Source, parts []sources.PartitionID) (all []sources.Bounds, err error) {
+	err = again(ctx, func() error {
+		if all, err = src.Bounds(ctx, parts); err != nil {
+			return err
+		}
+		for _, b := range all {
+			if _, temporary := errors.AsType[*sources.Temporary](b.Err); temporary {
+				return b.Err
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
 // pieces lists every segment of every partition.
 func (s *suite) pieces(src sources.Source) []piece {
 	s.Helper()
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatalf("partitions: %v", err)
 	}

@@ -17,7 +17,7 @@ func (s *suite) rollover() {
 	p := s.h.New(s)
 	src := s.h.Tail(s, p)
 	s.Cleanup(func() { src.Close() })
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -26,13 +26,8 @@ func (s *suite) rollover() {
 	readers := 0
 	tail := func(id sources.PartitionID, g sources.Segment) {
 		r := sources.Range{Partition: id, Segment: g.ID, Start: g.Start, End: g.Start + far}
-		c, err := src.Open(s.Context(), r, start(r), g.Locator)
-		if err != nil {
-			s.Fatal(err)
-		}
-		s.Cleanup(func() { c.Close() })
 		readers++
-		go func() { ended <- follow(ctx, c, got) }()
+		go func() { ended <- follow(ctx, src, r, g.Locator, got, func(int64) {}) }()
 	}
 	last := map[sources.PartitionID]sources.Segment{}
 	seen := map[int]bool{}
@@ -49,7 +44,7 @@ func (s *suite) rollover() {
 			if known {
 				after = old.ID - 1
 			}
-			segs, err := src.Segments(s.Context(), id, after, 100)
+			segs, err := segmentsAfter(s.Context(), src, id, after, 100)
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -73,7 +68,7 @@ func (s *suite) rollover() {
 		}
 		s.collect(got, seen, (round+1)*each)
 	}
-	bounds, err := src.Bounds(s.Context(), parts)
+	bounds, err := boundsOf(s.Context(), src, parts)
 	if err != nil {
 		s.Fatal(err)
 	}

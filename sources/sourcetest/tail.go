@@ -21,11 +21,11 @@ func (s *suite) tail() {
 	p, before := s.place(40)
 	src := s.h.Tail(s, p)
 	s.Cleanup(func() { src.Close() })
-	parts, err := src.Partitions(s.Context())
+	parts, err := partitionsOf(s.Context(), src)
 	if err != nil {
 		s.Fatal(err)
 	}
-	bounds, err := src.Bounds(s.Context(), parts)
+	bounds, err := boundsOf(s.Context(), src, parts)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -34,19 +34,13 @@ func (s *suite) tail() {
 	ctx, cancel := context.WithCancel(s.Context())
 	ended := make(chan error, len(parts))
 	for i, id := range parts {
-		segs, err := src.Segments(s.Context(), id, -1, 10)
+		segs, err := segmentsAfter(s.Context(), src, id, -1, 10)
 		if err != nil || len(segs) != 1 || segs[0].Sealed || bounds[i].Bounded {
 			s.Fatalf("segments %v, bounds %+v (%v)", segs, bounds[i], err)
 		}
 		g := segs[0]
 		r := sources.Range{Partition: id, Segment: g.ID, Start: g.Start, End: g.End + far}
-		c, err := src.Open(s.Context(), r, sources.Position{Segment: g.ID, Offset: g.Start}, g.Locator)
-		if err != nil {
-			s.Fatal(err)
-		}
-		s.Cleanup(func() { c.Close() })
-		c.(sources.Tailing).OnHead(func(head int64) { waiting[i].Store(head) })
-		go func() { ended <- follow(ctx, c, got) }()
+		go func() { ended <- follow(ctx, src, r, g.Locator, got, func(head int64) { waiting[i].Store(head) }) }()
 	}
 	seen := map[int]bool{}
 	s.collect(got, seen, len(before))
@@ -55,7 +49,7 @@ func (s *suite) tail() {
 		p.Produce(s, more)
 		s.collect(got, seen, len(before)+(round+1)*30)
 	}
-	bounds, err = src.Bounds(s.Context(), parts)
+	bounds, err = boundsOf(s.Context(), src, parts)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -81,17 +75,29 @@ func (s *suite) tail() {
 	}
 }
 
-// follow reads until an error.
-func follow(ctx context.Context, c sources.Cursor, got chan<- []byte) error {
-	var b sources.Batch
-	for {
-		if err := c.Next(ctx, &b); err != nil {
+// follow reads a range until an error. As an agent does, it opens another cursor after a temporary one.
+func follow(ctx context.Context, src sources.Source, r sources.Range, locator []byte, got chan<- []byte, onHead func(head int64)) error {
+	from := start(r)
+	return again(ctx, func() error {
+		c, err := src.Open(ctx, r, from, locator)
+		if err != nil {
 			return err
 		}
-		for _, g := range appendBatch(nil, 0, &b) {
-			got <- g.Value
+		defer c.Close()
+		if tailing, is := c.(sources.Tailing); is {
+			tailing.OnHead(onHead)
 		}
-	}
+		var b sources.Batch
+		for {
+			if err := c.Next(ctx, &b); err != nil {
+				return err
+			}
+			for _, g := range appendBatch(nil, 0, &b) {
+				got <- g.Value
+			}
+			from.Offset = b.End
+		}
+	})
 }
 
 // collect takes records until n different ones were seen, each once.
