@@ -10,6 +10,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
+// topicWithin is long because a busy machine may stand still.
+const topicWithin = 3 * time.Minute
+
 // CreateTopic creates a topic and returns when every partition has a leader that answers.
 func (b *Broker) CreateTopic(ctx context.Context, name string, partitions int, config map[string]string) error {
 	return b.createTopic(ctx, kafkago.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}, partitions, config)
@@ -31,14 +34,22 @@ func (b *Broker) createTopic(ctx context.Context, t kafkago.TopicConfig, partiti
 	for k, v := range config {
 		t.ConfigEntries = append(t.ConfigEntries, kafkago.ConfigEntry{ConfigName: k, ConfigValue: v})
 	}
-	res, err := client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{t}})
-	if err != nil {
-		return err
+	for began := time.Now(); ; {
+		res, err := client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{t}})
+		if err != nil {
+			return err
+		}
+		if err = res.Errors[name]; err == nil {
+			return b.waitForTopic(ctx, name, partitions)
+		}
+		// A broker that stands still for two seconds counts as lost, until it is heard again.
+		if !errors.Is(err, kafkago.InvalidReplicationFactor) || time.Since(began) > topicWithin {
+			return fmt.Errorf("creating topic %s: %w", name, err)
+		}
+		if err := wait(ctx, err); err != nil {
+			return err
+		}
 	}
-	if err := res.Errors[name]; err != nil {
-		return fmt.Errorf("creating topic %s: %w", name, err)
-	}
-	return b.waitForTopic(ctx, name, partitions)
 }
 
 // AddPartitions adds partitions to a topic until it has `partitions`.
@@ -61,7 +72,7 @@ func (b *Broker) waitForTopic(ctx context.Context, name string, partitions int) 
 	for p := range partitions {
 		ask[name] = append(ask[name], kafkago.LastOffsetOf(p))
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, topicWithin)
 	defer cancel()
 	for {
 		client, done := b.Client() // an old client may know an old layout

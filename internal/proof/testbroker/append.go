@@ -13,6 +13,9 @@ import (
 const (
 	askAgain      = 50 * time.Millisecond
 	answersWithin = 5 * time.Second // without an answer for so long, the broker is asked again
+	// A write takes longer on a machine that stands still. It is not sent again before that, because a broker
+	// that stands still carries out both. A broker that is killed ends the connection.
+	writtenWithin = 2 * time.Minute
 )
 
 // Appender writes each record of a topic once, even if its broker is killed during a request. If it does
@@ -27,7 +30,7 @@ type Appender struct {
 // NewAppender writes to a topic of the broker at addr.
 func NewAppender(addr, topic string) *Appender {
 	t := &kafkago.Transport{MetadataTTL: time.Second, IdleTimeout: 5 * time.Second}
-	return &Appender{topic, &kafkago.Client{Addr: kafkago.TCP(addr), Transport: t, Timeout: answersWithin}, t}
+	return &Appender{topic, &kafkago.Client{Addr: kafkago.TCP(addr), Transport: t, Timeout: writtenWithin}, t}
 }
 
 // Close closes its connections.

@@ -78,12 +78,19 @@ var nextPort atomic.Int64
 func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } // several runs may go on at once
 
 // FreePort finds a port on 127.0.0.1 where nothing listens, for a server that may be killed and comes back
-// to its port. So the port is below those that the kernel gives to connections, and a process gets it once.
+// to its port. So the port is below those that the kernel gives to connections, and until this process ends,
+// no other call gets it, in this process or another one.
 func FreePort() (int, error) {
+	dir, err := locks()
+	if err != nil {
+		return 0, err
+	}
 	for range lastPort - firstPort {
 		port := firstPort + int(nextPort.Add(1)%(lastPort-firstPort))
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, l.Close()
+		if free, err := takePort(dir, port); err != nil {
+			return 0, err
+		} else if free {
+			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("no port on 127.0.0.1 is free from %d to %d; end the programs that use them", firstPort, lastPort)

@@ -43,4 +43,11 @@ func TestAServersPortIsNoneThatTheSystemGivesToConnections(t *testing.T) {
 	if err != nil || one == other || max(one, other) >= 20000 {
 		t.Fatalf("FreePort gave %d and then %d (%v), want two ports below 20000", one, other, err)
 	}
+	dir, err := locks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := takePort(dir, one); ok || err != nil { // as another process would, while the server is down
+		t.Errorf("port %d is handed out again: %v", one, err)
+	}
 }

@@ -30,6 +30,7 @@ func (b *Broker) properties() string {
 		"group.initial.rebalance.delay.ms":         "0",
 		"broker.session.timeout.ms":                "2000", // a start after kill -9 waits so long
 		"broker.heartbeat.interval.ms":             "500",
+		"initial.broker.registration.timeout.ms":   fmt.Sprint(startWithin.Milliseconds()), // else it ends if the controller is not there after a minute
 		"auto.create.topics.enable":                "false",
 		"offsets.topic.num.partitions":             "4",
 		"transaction.state.log.num.partitions":     "4",
