@@ -85,7 +85,7 @@ func TestABrokerThatIsDownIsWaitedForAndOneThatIsKilledInMidReadLosesNothing(t *
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &again) {
 		t.Errorf("listing while the broker is down: %v", err)
 	}
-	if took := time.Since(began); took > time.Minute {
+	if took := time.Since(began); took > 5*time.Minute {
 		t.Errorf("the error came only after %v", took)
 	}
 	if err := b.Start(t.Context()); err != nil {

@@ -30,10 +30,7 @@ func numbered(from, n, size int) []message {
 // one returns the first segment of the source's only partition.
 func one(t *testing.T, s *Source) (sources.Range, []byte) {
 	t.Helper()
-	parts, err := s.Partitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := asked(t, func() ([]sources.PartitionID, error) { return s.Partitions(t.Context()) })
 	g := segments(t, s)[0]
 	return sources.Range{Partition: parts[0], Segment: g.ID, Start: g.Start, End: g.End}, g.Locator
 }
@@ -356,7 +353,7 @@ func TestNewPartitionsAreListedAndATopicThatIsNotThereIsNamed(t *testing.T) {
 		t.Fatalf("%v then %v (%v)", before, after, err)
 	}
 	// Connections learn of new partitions within a second. Until then the error is temporary.
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		_, err := s.Segments(t.Context(), after[2], -1, 1)
 		var again *sources.Temporary
 		if err == nil {

@@ -35,7 +35,7 @@ type txnWriter struct {
 
 func startWriter(t *testing.T, addr, topic string) *txnWriter {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // not t.Context(), which ends before the cleanup
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // not t.Context(), which ends before the cleanup
 	cmd := exec.CommandContext(ctx, python(), "testdata/transactions.py", addr, topic, topic)
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -115,14 +115,8 @@ func stable(t *testing.T, s *Source, topic string) {
 	t.Helper()
 	p := partition{name: topic}
 	for {
-		last, err := s.client.offsetOf(t.Context(), p, atHead, committed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		end, err := s.client.offsetOf(t.Context(), p, atHead, uncommitted)
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := asked(t, func() (int64, error) { return s.client.offsetOf(t.Context(), p, atHead, committed) })
+		end := asked(t, func() (int64, error) { return s.client.offsetOf(t.Context(), p, atHead, uncommitted) })
 		if last == end {
 			return
 		}
@@ -132,11 +126,7 @@ func stable(t *testing.T, s *Source, topic string) {
 
 func segments(t *testing.T, s *Source) (all []sources.Segment) {
 	t.Helper()
-	parts, err := s.Partitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range parts {
+	for _, p := range asked(t, func() ([]sources.PartitionID, error) { return s.Partitions(t.Context()) }) {
 		all = append(all, sourcetest.Segments(t, s, p, 10)...)
 	}
 	return all

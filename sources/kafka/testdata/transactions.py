@@ -15,7 +15,7 @@ bootstrap, topic, run = sys.argv[1:]
 
 def producer(name, codec="none"):
     p = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{run}-{name}", "compression.type": codec})
-    p.init_transactions(30)
+    p.init_transactions(300)
     return p
 
 
@@ -32,7 +32,7 @@ def write(p, n, keep):
         number += 1
         if keep:
             seen.append(value)
-    p.flush(30)
+    p.flush(300)
 
 
 one, two, three = producer("one"), producer("two", "zstd"), producer("three", "snappy")
@@ -41,9 +41,9 @@ for i in range(4):
     one.begin_transaction()
     write(one, 5, i % 2 == 0)
     if i % 2 == 0:
-        one.commit_transaction(30)
+        one.commit_transaction(300)
     else:
-        one.abort_transaction(30)
+        one.abort_transaction(300)
 # Two transactions at the same time, with plain records in between: one is committed, two is aborted.
 for i in range(5):
     one.begin_transaction()
@@ -53,18 +53,18 @@ for i in range(5):
         write(two, 3, False)
         write(plain, 1, True)
     if i % 2 == 0:
-        two.abort_transaction(30)
-        one.commit_transaction(30)
+        two.abort_transaction(300)
+        one.commit_transaction(300)
     else:
-        one.commit_transaction(30)
-        two.abort_transaction(30)
+        one.commit_transaction(300)
+        two.abort_transaction(300)
 # The same producer commits records after the ones that it has aborted.
 two.begin_transaction()
 write(two, 7, True)
-two.commit_transaction(30)
+two.commit_transaction(300)
 two.begin_transaction()
 write(two, 1, False)
-two.abort_transaction(30)
+two.abort_transaction(300)
 print(json.dumps(seen), flush=True)
 
 three.begin_transaction()
@@ -72,5 +72,5 @@ write(three, 4, True)
 write(plain, 2, True)
 print("open", flush=True)
 sys.stdin.readline()
-three.commit_transaction(30)
+three.commit_transaction(300)
 print(json.dumps(seen), flush=True)
