@@ -165,7 +165,7 @@ func TestRecordsOfTheJavaAndTheGoClientAreReadAsTheVendorsConsumerReadsThem(t *t
 	got := readAll(t, s)
 	var want []string
 	for len(want) < 2*each {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		m, err := sub.Receive(ctx)
 		cancel()
 		if err != nil {

@@ -94,7 +94,7 @@ func TestTheSubscriptionRetainsAndIsReleased(t *testing.T) {
 	if err := s.Retain(t.Context(), mark(2)); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		var now internalStats
 		stats(t, b, topic, &now)

@@ -86,8 +86,8 @@ func TestAReaderOfALedgerWithoutAMessageSaysThatItWaits(t *testing.T) {
 		}
 	case err := <-ended:
 		t.Errorf("it ends with %v", err)
-	case <-time.After(time.Minute):
-		t.Error("for a minute the cursor has not said that it waits")
+	case <-time.After(5 * time.Minute):
+		t.Error("for five minutes the cursor has not said that it waits")
 	}
 	cancel()
 	<-ended
@@ -135,8 +135,8 @@ func TestACursorThatHasReadAllSaysThatItWaits(t *testing.T) {
 		}
 	case err := <-ended:
 		t.Errorf("it ends with %v", err)
-	case <-time.After(time.Minute):
-		t.Error("for a minute the cursor has not said that it waits")
+	case <-time.After(5 * time.Minute):
+		t.Error("for five minutes the cursor has not said that it waits")
 	}
 	cancel()
 	<-ended

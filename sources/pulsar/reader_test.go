@@ -39,7 +39,7 @@ func TestTheBrokerSendsLittleMoreThanTheRangesHold(t *testing.T) {
 	connect(t, b)
 	topic := newTopic(t, b, 0)
 	const entries, perEntry, step = 180, 100, 2 // all entries are in one ledger
-	p := producer(t, client.ProducerOptions{Topic: topic, CompressionType: client.ZSTD, BatchingMaxMessages: perEntry, BatchingMaxPublishDelay: time.Minute})
+	p := producer(t, client.ProducerOptions{Topic: topic, CompressionType: client.ZSTD, BatchingMaxMessages: perEntry, BatchingMaxPublishDelay: time.Hour})
 	for i := range entries * perEntry {
 		p.SendAsync(t.Context(), &client.ProducerMessage{Payload: []byte(strconv.Itoa(i))}, func(client.MessageID, *client.ProducerMessage, error) {})
 	}

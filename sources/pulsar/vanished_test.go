@@ -97,7 +97,7 @@ func TestAnEmptyLedgerThatPulsarRemovesIsSealed(t *testing.T) {
 func expire(t testing.TB, b *testbroker.Pulsar, topic string, ledger int64) {
 	t.Helper()
 	path := "persistent/public/default/" + topic
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		_, _ = b.Admin(t.Context(), http.MethodPost, path+"/all_subscription/expireMessages/1", nil)
 		_, _ = b.Admin(t.Context(), http.MethodPost, path+"/trim", nil)
 		var l layout

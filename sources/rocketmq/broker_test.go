@@ -109,7 +109,7 @@ func send(t testing.TB, p official.Producer, broker *testbroker.RocketBroker, to
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		res, err := p.SendSync(t.Context(), all...)
 		if err == nil && res.Status != primitive.SendOK {
 			err = fmt.Errorf("status %d", res.Status)
@@ -118,7 +118,8 @@ func send(t testing.TB, p official.Producer, broker *testbroker.RocketBroker, to
 			return res.QueueOffset
 		}
 		if !strings.Contains(err.Error(), "route info not found") { // with this error nothing was sent
-			for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+			for range 400 { // so many looks, and not 20 s, in which a busy machine may have stood still
+				time.Sleep(50 * time.Millisecond)
 				if at, err := ends.End(t.Context(), queue); err == nil && at >= before+int64(len(all)) {
 					return before
 				}

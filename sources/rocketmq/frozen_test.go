@@ -81,7 +81,7 @@ func TestAFrozenMasterIsReadAtItsSlave(t *testing.T) {
 // slaveKnows waits until the slave answers for a topic. It learns of a topic seconds later.
 func slaveKnows(t *testing.T, b *testbroker.RocketMQ, topic string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		_, err := b.Client().Call(t.Context(), b.Slave().Addr(), remoting.Pull{Queue: remoting.Queue{Topic: topic}, Group: readGroup, Most: 1}.Command())
 		if err == nil {
 			return
