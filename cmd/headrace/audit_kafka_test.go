@@ -24,8 +24,8 @@ bootstrap, topic = sys.argv[1:]
 one = Producer({"bootstrap.servers": bootstrap, "transactional.id": "one"})
 two = Producer({"bootstrap.servers": bootstrap, "transactional.id": "two", "compression.type": "zstd"})
 plain = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
-one.init_transactions(30)
-two.init_transactions(30)
+one.init_transactions(300)
+two.init_transactions(300)
 number = 0
 
 def write(p, n):
@@ -33,7 +33,7 @@ def write(p, n):
     for _ in range(n):
         p.produce(topic, json.dumps({"id": number, "x": 0.5, "y": 1.5}), "user", number % 2)
         number += 1
-    p.flush(30)
+    p.flush(300)
 
 write(one, 0)
 for i in range(4):
@@ -43,16 +43,16 @@ for i in range(4):
     write(one, 4)
     write(two, 3)
     write(plain, 2)
-    one.commit_transaction(30) if i % 2 else one.abort_transaction(30)
-    two.abort_transaction(30) if i % 3 else two.commit_transaction(30)
+    one.commit_transaction(300) if i % 2 else one.abort_transaction(300)
+    two.abort_transaction(300) if i % 3 else two.commit_transaction(300)
 one.begin_transaction()
 write(one, 3)
-one.abort_transaction(30)
+one.abort_transaction(300)
 
 # A transaction has ended when its coordinator says so; the leader learns of it afterwards.
 def ends(isolation):
     c = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation})
-    all = [c.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(2)]
+    all = [c.get_watermark_offsets(TopicPartition(topic, p), timeout=300)[1] for p in range(2)]
     c.close()
     return all
 
@@ -63,8 +63,8 @@ c = Consumer({"bootstrap.servers": bootstrap, "group.id": "other", "isolation.le
 c.assign([TopicPartition(topic, p, 0) for p in range(2)])
 seen, ended = [], set()
 while len(ended) < 2:
-    m = c.poll(60)
-    assert m is not None, "no record for a minute"
+    m = c.poll(300)
+    assert m is not None, "no record for five minutes"
     if m.error():
         assert m.error().code() == KafkaError._PARTITION_EOF, m.error()
         ended.add(m.partition())

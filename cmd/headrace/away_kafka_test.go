@@ -17,11 +17,11 @@ func TestADatasetWithAnEndWaitsForItsBrokerWithoutAnEnd(t *testing.T) {
 	w := newWorld(t)
 	w.example(b, topic)
 	up := w.up("-f", "events.yaml")
-	trainer := w.pythonTrainer("a", 0, "--seconds", "0.01")
-	trainer.until("some of the data", func() bool { _, total := w.seen(); return total > n/20 })
+	trainer, goOn := w.heldTrainer("a")
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	goOn()
 	given := regexp.MustCompile(`rows are pending again.* (start=\d+) .*source_away`)
 	for _, tries := range []int{2, 4} { // tries of one range; each lasts 30 s
 		trainer.until("attempts to read", func() bool {

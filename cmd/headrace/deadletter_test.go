@@ -34,6 +34,16 @@ func (w *world) badClicks(n int) (sum, good int, bad map[int]string) {
 
 const skipSpec = "  on_error: skip\n"
 
+// lettersWritten waits until the dead letters of clicks are written. A master that ends takes 5 s for them at
+// most. On a busy machine that may be too little, and then the next master writes the rest.
+func (w *world) lettersWritten(up *proc) {
+	w.t.Helper()
+	up.until("all dead letters are written", func() bool {
+		v := decoded[view.Status](w.t, w.ok("dataset", "status", "clicks", "-o", "json"))
+		return v.Bad != nil && v.Bad.Unwritten == 0
+	})
+}
+
 // Bad records are left out, and each good one is in the model once. The folder has the dead letters with
 // their bytes. status, describe and the list agree with them.
 func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
@@ -48,7 +58,7 @@ func TestBadRecordsAreLeftOutAndTheirBytesAreKept(t *testing.T) {
 			if r.code != exitOK || int(rows) != good || int(got) != sum {
 				t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
 			}
-			w.up()
+			w.lettersWritten(w.up())
 			v := decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 			if v.State != "done" || v.Bad == nil || v.Bad.Records != uint64(len(bad)) || v.Bad.Columns["number"] != uint64(len(bad)) || v.Bad.Unwritten != 0 {
 				t.Errorf("the status is %+v with the bad records %+v, want done and %d bad in column number", v, v.Bad, len(bad))
@@ -116,11 +126,13 @@ func TestARecordOverTheLimitIsLeftOut(t *testing.T) {
 	if r.code != exitOK || int(rows) != good || int(got) != sum {
 		t.Fatalf("%d rows with sum %d, want %d with %d: %+v", rows, got, good, sum, r)
 	}
+	w.lettersWritten(w.up())
 	text, err := os.ReadFile(at + "/clicks.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
+	without := maps.Clone(bad)
+	for line := range strings.Lines(string(text)) { // one may be there twice, if the first master ended before it had noted the letter
 		l, err := deadletter.Decode([]byte(line))
 		if err != nil {
 			t.Fatal(err)
@@ -128,10 +140,10 @@ func TestARecordOverTheLimitIsLeftOut(t *testing.T) {
 		if bad[l.Offset] == 0 || int(l.Size) != bad[l.Offset] || len(l.Value) != bad[l.Offset] || !strings.Contains(l.Reason, "longer than max_record") {
 			t.Errorf("the letter of offset %d has %d bytes and the reason %s, want a record that is too long", l.Offset, l.Size, l.Reason)
 		}
-		delete(bad, l.Offset)
+		delete(without, l.Offset)
 	}
-	if len(bad) > 0 {
-		t.Errorf("these bad records have no letter: %v", bad)
+	if len(without) > 0 {
+		t.Errorf("these bad records have no letter: %v", without)
 	}
 }
 
@@ -162,7 +174,7 @@ func TestTooManyBadRecordsStopTheDataset(t *testing.T) {
 	if r.code != exitOK || !strings.Contains(r.err, "it is resumed (its spec has changed, max_bad") {
 		t.Fatalf("with a higher limit the run ended with %+v", r)
 	}
-	w.up()
+	w.lettersWritten(w.up())
 	v = decoded[view.Status](t, w.ok("dataset", "status", "clicks", "-o", "json"))
 	if v.State != "done" || v.Bad.Records != uint64(len(bad)) || v.Counts.Acked+v.Counts.Excluded != v.Counts.Listed || int(v.Records.Rows) != good {
 		t.Errorf("the status is %+v, records %+v, bad %+v", v, v.Records, v.Bad)
@@ -181,7 +193,7 @@ func TestDeadLettersAreReplayedIntoALandingDataset(t *testing.T) {
 	if r.code != exitOK {
 		t.Fatalf("%+v", r)
 	}
-	w.up()
+	w.lettersWritten(w.up())
 	w.write("mended.yaml", "name: mended\nlanding: {partitions: 1}\ndecode: lines\n")
 	w.ok("dataset", "apply", "-f", "mended.yaml")
 	if out := w.ok("deadletter", "replay", "clicks", "--all", "--into", "mended"); !strings.Contains(out, fmt.Sprintf("%d records pushed into mended", len(bad))) {
@@ -253,7 +265,7 @@ decode:
 	if r := w.run("run", "-f", "rows.yaml", "--", w.self("")); r.code != exitOK || !strings.Contains(r.out, "rows 267 ") { // x is null in 33 of 300
 		t.Fatalf("%+v", r)
 	}
-	w.up()
+	w.lettersWritten(w.up())
 	w.write("mended.yaml", `name: mended
 landing: {partitions: 1}
 decode:

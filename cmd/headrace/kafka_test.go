@@ -88,6 +88,37 @@ func (w *world) pythonTrainer(name string, rank int, args ...string) *proc {
 	return w.startProgram(w.python(), append([]string{script, "--seen", w.path("seen-" + name), "--model", w.path("model")}, args...)...)
 }
 
+// heldAfter is how many records a heldTrainer trains on before it waits.
+const heldAfter = 1000
+
+// heldTrainer writes the id of each record that it steps, as examples/kafka/train.py does. After the first
+// thousand it waits for a file. So a test that stops the source then has records left, on any machine. The
+// pause in each step keeps the agent from reading far ahead.
+const heldTrainer = `
+import os, sys, time
+import headrace
+
+seen, goes_on = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), sys.argv[2]
+with headrace.dataset("events").batches(100) as stream:
+    for step, b in enumerate(stream, 1):
+        os.write(seen, "".join(f"{n}\n" for n in b["id"]).encode())
+        stream.step()
+        time.sleep(0.05)
+        while step == 10 and not os.path.exists(goes_on):
+            time.sleep(0.05)
+`
+
+// heldTrainer starts a trainer and waits until it is held. goOn lets it go on.
+func (w *world) heldTrainer(name string) (p *proc, goOn func()) {
+	w.t.Helper()
+	env := w.env
+	defer func() { w.env = env }()
+	w.env = append(slices.Clone(env), "RANK=0", "WORLD_SIZE=2")
+	p = w.startProgram(w.python(), "-c", heldTrainer, w.path("seen-"+name), w.path("go-on"))
+	p.until("the trainer waits", func() bool { _, total := w.seen(); return total == heldAfter })
+	return p, func() { w.write("go-on", "") }
+}
+
 // seen returns how often each id is in the model, and the sum of these numbers.
 func (w *world) seen() (ids map[int]int, total int) {
 	w.t.Helper()
@@ -180,7 +211,7 @@ func TestTrainersOfAKafkaTopicSeeEveryRecordThroughKills(t *testing.T) {
 // lagIsZero waits, while p runs, until the group has committed head in each of the four partitions.
 func lagIsZero(t *testing.T, b *testbroker.Broker, p *proc, topic, group string, head int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	var last []int64
 	p.until("a zero lag of the group", func() bool {

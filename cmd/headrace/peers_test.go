@@ -28,7 +28,7 @@ func (w *world) address(agent string, files link.TLS) (at string) {
 		w.t.Fatal(err)
 	}
 	defer conn.Close()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(long); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := headracev1.NewPeersClient(conn).List(w.t.Context(), &headracev1.ListPeersRequest{})
 		if err != nil {
 			w.t.Fatal(err)
@@ -39,7 +39,7 @@ func (w *world) address(agent string, files link.TLS) (at string) {
 			}
 		}
 	}
-	w.t.Fatalf("after a minute the master does not know the address of agent %s", agent)
+	w.t.Fatalf("the master does not know the address of agent %s", agent)
 	return ""
 }
 

@@ -161,7 +161,10 @@ func TestAnAgentFindsItsMasterAgainOnAnotherPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = w.start("master", "--listen", "127.0.0.1:0", "--http", "off", "--allow-root", w.dir)
-	m.until("another address", func() bool { at, err := link.ReadAddress(w.state()); return err == nil && at != before })
+	m.until("another address", func() bool { // the kernel may give it the same port again
+		at, err := link.ReadAddress(w.state())
+		return err == nil && (at != before || strings.Contains(m.err.String(), "master is up"))
+	})
 	out := w.ok("run", "--", w.self(""))
 	if rows, sum := read(t, out); rows != n || sum != n*(n-1)/2 {
 		t.Errorf("rows %d sum %d, want %d and %d\n%s", rows, sum, n, n*(n-1)/2, out)
