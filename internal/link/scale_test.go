@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/sync/semaphore"
 
@@ -129,6 +129,10 @@ func TestWhatComesAfterAnAnswerIsNotTakenForAMessage(t *testing.T) {
 }
 
 func TestALargeMessageWaitsForTheOneBeforeIt(t *testing.T) {
+	synctest.Test(t, waitsForTheOneBeforeIt) // a caller waits for room for 5 s only, of the test's virtual time
+}
+
+func waitsForTheOneBeforeIt(t *testing.T) {
 	room := semaphore.NewWeighted(largeRoom)
 	first, second := newScale(room, access.Agent, nil), newScale(room, access.Operator, nil)
 	begin := append([]byte(preface24), frame(frameHeaders, 0, 1, nil)...)
@@ -138,10 +142,11 @@ func TestALargeMessageWaitsForTheOneBeforeIt(t *testing.T) {
 	}
 	in := make(chan error, 1)
 	go func() { in <- second.received(begin) }()
+	synctest.Wait()
 	select {
 	case err := <-in:
 		t.Fatalf("the second message did not wait for the first: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	first.answered(frame(frameHeaders, flagEndStream, 1, nil))
 	if err := <-in; err != nil {
