@@ -71,7 +71,7 @@ func (l *lines) await(t *testing.T, n int, text string) {
 
 func sh(script string) Config {
 	out := newLines()
-	return Config{Cmd: []string{"/bin/sh", "-c", script}, Out: out, Err: out, Signals: make(chan os.Signal, 2), Grace: 5 * time.Second}
+	return Config{Cmd: []string{"/bin/sh", "-c", script}, Out: out, Err: out, Signals: make(chan os.Signal, 2), Grace: patience}
 }
 
 // A timer that was to be set when the group is asked to end was once made with an hour to run, and
