@@ -6,16 +6,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAMasterEndsWhenItsStateFolderIsRemovedOrReplaced(t *testing.T) {
 	for what, wreck := range map[string]func(state string) error{
 		"was removed": os.RemoveAll,
-		"was replaced by another one": func(state string) error {
-			if err := os.Rename(filepath.Join(state, storeFolder), filepath.Join(state, "aside")); err != nil {
+		"was replaced by another one": func(state string) error { // in one step: the master may look at any moment
+			aside := filepath.Join(state, "aside")
+			if err := os.Mkdir(aside, 0o700); err != nil {
 				return err
 			}
-			return os.Mkdir(filepath.Join(state, storeFolder), 0o700)
+			return unix.Renameat2(unix.AT_FDCWD, filepath.Join(state, storeFolder), unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE)
 		},
 	} {
 		state := filepath.Join(t.TempDir(), "state")
