@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/proof/leaks"
@@ -40,7 +41,9 @@ type master struct {
 
 func startMaster(t testing.TB, st store.Store, set func(*serve.Config)) *master {
 	t.Helper()
-	cfg := serve.Config{Store: st, Job: "job", Version: "test"}
+	// An agent of a test sends no heartbeats, and a busy machine may give this process no CPU for as long
+	// as the default TTL.
+	cfg := serve.Config{Store: st, Job: "job", Version: "test", TTL: time.Hour}
 	if set != nil {
 		set(&cfg)
 	}

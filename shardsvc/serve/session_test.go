@@ -5,6 +5,7 @@ import (
 
 	headracev1 "github.com/headrace/headrace/api/headrace/v1"
 	"github.com/headrace/headrace/internal/store/memstore"
+	"github.com/headrace/headrace/shardsvc/serve"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -58,8 +59,8 @@ func TestASessionThatDoesNotFitIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-func TestAHeartbeatIsEchoed(t *testing.T) {
-	m := startMaster(t, memstore.New(), nil)
+func TestAHelloIsAnsweredWithWhatTheAgentMustKnow(t *testing.T) {
+	m := startMaster(t, memstore.New(), func(c *serve.Config) { c.TTL = 0 }) // the default
 	defer m.stop()
 	a, reply, err := m.connect(hello("a", 1))
 	m.must(err)
@@ -67,6 +68,14 @@ func TestAHeartbeatIsEchoed(t *testing.T) {
 	if reply.Hello == nil || reply.Echo != 1 || reply.Hello.SessionTtlMs != 5000 || reply.Hello.Job != "job" || reply.Hello.Model != "shared" {
 		t.Fatalf("hello: %v", reply)
 	}
+}
+
+func TestAHeartbeatIsEchoed(t *testing.T) {
+	m := startMaster(t, memstore.New(), nil)
+	defer m.stop()
+	a, _, err := m.connect(hello("a", 1))
+	m.must(err)
+	defer a.hangUp()
 	a.send(&headracev1.AgentMessage{SentAt: 4711})
 	m.must(a.until(func(r *headracev1.MasterMessage) bool { return r.Echo == 4711 }))
 }
