@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/agent"
@@ -122,6 +123,20 @@ func socketIn(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "a.sock")
+}
+
+// ownPort returns an address on loopback that stays the test's own. Otherwise the system could give the
+// port to another process while a master that is started again does not listen. A socket that is bound to
+// the port, and does not listen, keeps it.
+func ownPort(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // net.Listen sets it too, so both may have the port
+	check(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at := must(unix.Getsockname(fd))(t)
+	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
 }
 
 func must[T any](v T, err error) func(*testing.T) T {

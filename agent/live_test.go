@@ -111,7 +111,7 @@ lease: {initial: 20, min: 1, max: 1000, target: 200ms}
 // live is a master whose one dataset is a river.
 func live(t *testing.T, r *river, more string) *realMaster {
 	t.Helper()
-	m := &realMaster{t: t, store: memstore.New(), model: "shared", ttl: longTTL, addr: "127.0.0.1:0"}
+	m := &realMaster{t: t, store: memstore.New(), model: "shared", ttl: longTTL, addr: ownPort(t)}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	conn := m.conn()

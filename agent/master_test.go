@@ -54,7 +54,7 @@ func newMaster(t *testing.T, model, yaml, root string) *master {
 	m := &master{t: t, spec: spec, root: root, changed: make(chan struct{}), asked: make(chan struct{}, 64)}
 	m.toy = toymaster.New(model, m.list()...)
 	m.toy.Identity, m.toy.Units, m.toy.TTLMillis = "files:"+spec.Name, 4096, uint32(longTTL.Milliseconds())
-	m.serve("127.0.0.1:0")
+	m.serve(ownPort(t))
 	t.Cleanup(m.stop)
 	return m
 }

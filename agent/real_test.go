@@ -39,7 +39,7 @@ type realMaster struct {
 
 func newRealMaster(t *testing.T, model, yaml, root string, ttl time.Duration) *realMaster {
 	t.Helper()
-	m := &realMaster{t: t, store: memstore.New(), model: model, ttl: ttl, root: root, addr: "127.0.0.1:0"}
+	m := &realMaster{t: t, store: memstore.New(), model: model, ttl: ttl, root: root, addr: ownPort(t)}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	conn := m.conn()

@@ -55,7 +55,7 @@ func newWholeMaster(t *testing.T) *wholeMaster {
 // begin starts the first process.
 func (m *wholeMaster) begin() {
 	m.t.Helper()
-	m.addr = "127.0.0.1:0"
+	m.addr = ownPort(m.t)
 	m.start()
 	m.t.Cleanup(func() { m.stop() })
 }
