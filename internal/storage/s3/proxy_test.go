@@ -5,6 +5,7 @@ package s3
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -101,13 +102,23 @@ func TestAServiceThatStopsInTheMiddleIsAskedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if err := open(t, c).Put(t.Context(), "k", data); err != nil { // with the usual patience: a busy machine may need it
+	place := fmt.Sprintf("s3://test/p%d", prefixes.Add(1))
+	first, err := Open(c, place) // with the usual patience: a busy machine may need it to write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	if err := first.Put(t.Context(), "k", data); err != nil {
 		t.Fatal(err)
 	}
 	old := silentWithin
 	silentWithin = 3 * time.Second
 	defer func() { silentWithin = old }()
-	b := open(t, c)
+	b, err := Open(c, place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
 	t.Cleanup(func() { close(hang) }) // runs before the hanging server is closed
 	p := make([]byte, len(data))
 	if err := b.ReadAt(t.Context(), "k", tagOf(t, b, "k"), p, 0); err != nil || !bytes.Equal(p, data) {
