@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.running import ROOT, say, spread
 
-# What runs one round of a benchmark, in the root of a tree. Those in Go are built first.
+# The command that plays one round of a benchmark, in the root of a tree. build() has built the Go programs.
 ROUND = {
     "lease": ["build/bench-lease", "--repeats", "1"],
     "planner": ["build/bench-planner", "-test.run", "^$", "-test.bench", "^BenchmarkPairs$"],
@@ -88,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Benchmarks of this tree over those of another commit, in turns.")
     parser.add_argument("commit", help="the other commit, tag or branch")
     parser.add_argument("--only", default=",".join(ROUND), help="benchmarks, with commas (default: all of %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, in each of which both trees run (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="both trees run once in each round (default 5)")
     args = parser.parse_args()
     names = args.only.split(",")
     if unknown := [n for n in names if n not in ROUND]:
@@ -99,7 +99,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-against-") as folder:
         other = Path(folder) / "tree"
         subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(other)], check=True)
-        subprocess.run(["git", "checkout", "-q", "--detach", args.commit], check=True, cwd=other)
+        commit = subprocess.run(["git", "rev-parse", "--verify", "-q", f"{args.commit}^{{commit}}"], cwd=ROOT,
+                                stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+        if not commit:
+            parser.error(f"{args.commit} is no commit, tag or branch of {ROOT}")
+        subprocess.run(["git", "checkout", "-q", "--detach", commit], check=True, cwd=other)
         for tree in ROOT, other:
             say(f"building {tree}")
             build(tree)
